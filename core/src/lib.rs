@@ -1,0 +1,1 @@
+//! The token bucket as pure arithmetic.

@@ -1,0 +1,1 @@
+//! Native token buckets for Redis and Valkey.
