@@ -1,0 +1,288 @@
+//! Decisions against a naive oracle: the contract in exact rational arithmetic, with no thought of speed.
+
+use num_rational::BigRational;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use redis_token_bucket_core::{Bucket, Limit, MAX_MILLIS, Outcome, Rate, Tokens};
+
+/// The contract, line by line, in rationals of tokens and seconds.
+struct Oracle {
+    stored: Option<(BigRational, BigRational)>,
+}
+
+struct OracleLevel {
+    balance: BigRational,
+    at: BigRational,
+    repaired: bool,
+    now: BigRational,
+    capacity: BigRational,
+    rate: BigRational,
+}
+
+impl Oracle {
+    fn level(&self, capacity: &BigRational, rate: &BigRational, now_micros: u64) -> OracleLevel {
+        let now = ratio(now_micros.into(), 1_000_000);
+        let (mut balance, mut at, mut repaired) = (capacity.clone(), now.clone(), false);
+        if let Some((tokens, ts)) = &self.stored {
+            repaired = ts - &now > capacity / rate;
+            let since = if repaired { now.clone() } else { ts.clone() };
+            at = now.clone().max(since.clone());
+            balance = (tokens + (&at - since) * rate).min(capacity.clone());
+        }
+        OracleLevel { balance, at, repaired, now, capacity: capacity.clone(), rate: rate.clone() }
+    }
+
+    /// Stores what is left, brought back to the whole millisecond.
+    fn take(&mut self, level: &OracleLevel, cost: &BigRational) {
+        let ts = (&level.at * ratio(1000, 1)).floor() / ratio(1000, 1);
+        self.stored = Some((&level.balance - cost - (&level.at - &ts) * &level.rate, ts));
+    }
+}
+
+impl OracleLevel {
+    /// Milliseconds until the balance is `target`, not yet rounded up; at most what is ever answered.
+    fn millis_until(&self, target: &BigRational) -> BigRational {
+        if target <= &self.balance {
+            return ratio(0, 1);
+        }
+        let millis = ((target - &self.balance) / &self.rate + &self.at - &self.now) * ratio(1000, 1);
+        millis.min(ratio(MAX_MILLIS.into(), 1))
+    }
+}
+
+fn ratio(numerator: i128, denominator: i128) -> BigRational {
+    BigRational::new(numerator.into(), denominator.into())
+}
+
+fn exact(tokens: Tokens) -> BigRational {
+    ratio(tokens.nanos(), 1_000_000_000)
+}
+
+fn tokens(text: &str) -> Tokens {
+    Tokens::parse(text.as_bytes()).unwrap_or_else(|| panic!("{text:?} is no amount"))
+}
+
+/// A rate as text and as the ratio that it is.
+fn rates() -> impl Strategy<Value = (String, BigRational)> {
+    let units = prop_oneof![
+        Just(("ms", 1)),
+        Just(("s", 1_000)),
+        Just(("m", 60_000)),
+        Just(("h", 3_600_000)),
+        Just(("d", 86_400_000))
+    ];
+    prop_oneof![
+        (1..=1_000_000_i128).prop_map(|n| (n.to_string(), ratio(n, 1))),
+        (1..=1_000_000_i128, 1..=9_u32).prop_map(|(n, e)| (format!("{n}e-{e}"), ratio(n, 10_i128.pow(e)))),
+        (1..=1_000_000_i128, 1..=100_i128, units)
+            .prop_map(|(n, k, (unit, ms))| (format!("{n}/{k}{unit}"), ratio(n * 1000, k * ms))),
+        (1..=9_007_199_254_740_991_i128).prop_map(|n| (n.to_string(), ratio(n, 1))),
+    ]
+}
+
+fn amounts() -> impl Strategy<Value = Tokens> {
+    prop_oneof![
+        4 => (0..=200_i128).prop_map(|n| Tokens::from_nanos(n * 1_000_000_000)),
+        2 => (0..=50_000_000_000_i128).prop_map(Tokens::from_nanos),
+        1 => (0..=Tokens::MAX.nanos()).prop_map(Tokens::from_nanos),
+    ]
+}
+
+/// Limits that the contract accepts.
+fn limits() -> impl Strategy<Value = (Tokens, String, BigRational)> {
+    (amounts(), rates())
+        .prop_map(|(capacity, (text, rate))| (capacity, text, rate))
+        .prop_filter("fills within 100 years", |(capacity, _, rate)| {
+            exact(*capacity) / rate <= ratio(3_155_760_000, 1)
+        })
+}
+
+/// Steps of the clock in µs: mostly forward, sometimes back, on and off the whole millisecond.
+fn steps() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        3 => 0..5_000_i64,
+        3 => 0..5_000_000_i64,
+        2 => (0..10_000_i64).prop_map(|ms| ms * 1000),
+        1 => 0..1_000_000_000_000_i64,
+        1 => -3_000_000..0_i64,
+    ]
+}
+
+const START: u64 = 1_700_000_000_000_000;
+
+#[derive(Debug)]
+struct Step {
+    wait: i64,
+    cost: Tokens,
+    limit: Option<(Tokens, String, BigRational)>,
+}
+
+fn scripts(changing: bool) -> impl Strategy<Value = Vec<Step>> {
+    let limit = prop::option::weighted(0.2, limits());
+    vec((steps(), amounts(), limit), 1..60).prop_map(move |steps| {
+        let step =
+            |(wait, cost, limit): (_, _, Option<_>)| Step { wait, cost, limit: limit.filter(|_| changing) };
+        steps.into_iter().map(step).collect()
+    })
+}
+
+/// Runs the script on both; every answer must be the exact one, or differ by less than `slack` nanotokens. A change of rate
+/// starts a new grid, and may add a nanotoken.
+fn compare(first: (Tokens, String, BigRational), script: Vec<Step>) -> Result<(), TestCaseError> {
+    let (mut capacity, mut text, mut rate) = first;
+    let mut slack_nanos = 1;
+    let mut now = START;
+    let mut stored: Option<Bucket> = None;
+    let mut oracle = Oracle { stored: None };
+    for Step { wait, cost, limit } in script {
+        if let Some(new) = limit {
+            (capacity, text, rate) = new;
+            slack_nanos += 1;
+        }
+        let slack = ratio(slack_nanos, 1_000_000_000);
+        now = now.saturating_add_signed(wait);
+        let limit = Limit::new(capacity, Rate::parse(text.as_bytes()).unwrap()).unwrap();
+
+        let level = limit.level(stored, now);
+        let (decision, left) = level.take(cost);
+        let exact_level = oracle.level(&exact(capacity), &rate, now);
+        let spare = &exact_level.balance - exact(cost);
+        match decision.outcome {
+            Outcome::Allowed => {
+                prop_assert!(spare > -slack.clone(), "allowed with {spare} to spare");
+                stored = left.map(|left| left.stored());
+                oracle.take(&exact_level, &exact(cost));
+            }
+            Outcome::Never => prop_assert!(cost > capacity, "{cost} of {capacity} is not never"),
+            Outcome::RetryAfter(millis) => {
+                prop_assert!(spare < slack, "denied with {spare} to spare");
+                let early = exact_level.millis_until(&(exact(cost) - &slack));
+                let late = exact_level.millis_until(&(exact(cost) + &slack));
+                let millis = ratio(millis.into(), 1);
+                prop_assert!(
+                    millis >= early && millis < &late + ratio(1, 1),
+                    "retry after {millis}, exact {early}..{late}"
+                );
+            }
+        }
+        if left.is_none() && level.repaired() {
+            prop_assert!(exact_level.repaired, "a possible time was replaced");
+            stored = Some(level.stored());
+            oracle.take(&exact_level, &ratio(0, 1));
+        }
+        let after = match decision.outcome {
+            Outcome::Allowed => spare,
+            _ => exact_level.balance.clone(),
+        };
+        let low = (&after - &slack).floor().max(ratio(0, 1));
+        let high = (&after + &slack).floor().max(ratio(0, 1));
+        let remaining = ratio(decision.remaining.into(), 1);
+        prop_assert!(low <= remaining && remaining <= high, "remaining {remaining}, exact {after}");
+
+        let after = OracleLevel { balance: after, ..exact_level };
+        let early = after.millis_until(&(exact(capacity) - &slack)).max(ratio(0, 1));
+        let late = after.millis_until(&(exact(capacity) + &slack)).max(ratio(0, 1));
+        let reset = ratio(decision.reset_after_ms.into(), 1);
+        prop_assert!(
+            reset >= early && reset < &late + ratio(1, 1),
+            "reset after {reset}, exact {early}..{late}"
+        );
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn every_answer_is_the_exact_one_to_within_a_nanotoken(limit in limits(), script in scripts(false)) {
+        compare(limit, script)?;
+    }
+
+    #[test]
+    fn limits_may_change_at_every_call(limit in limits(), script in scripts(true)) {
+        compare(limit, script)?;
+    }
+
+    #[test]
+    fn it_is_denied_until_exactly_retry_after_and_then_allowed(
+        (capacity, text, _) in limits(), takes in vec((steps(), amounts()), 1..20), cost in amounts()
+    ) {
+        let limit = Limit::new(capacity, Rate::parse(text.as_bytes()).unwrap()).unwrap();
+        let (mut now, mut stored) = (START, None);
+        for (wait, cost) in takes {
+            now = now.saturating_add_signed(wait);
+            if let (_, Some(left)) = limit.level(stored, now).take(cost.min(capacity)) {
+                stored = Some(left.stored());
+            }
+        }
+        let level = limit.level(stored, now);
+        if level.repaired() {
+            stored = Some(level.stored());
+        }
+        if let Outcome::RetryAfter(millis) = level.outcome(cost) {
+            let then = now + millis * 1000;
+            prop_assert_eq!(limit.level(stored, then).outcome(cost), Outcome::Allowed);
+            prop_assert_eq!(limit.level(stored, then - 1000).outcome(cost), Outcome::RetryAfter(1));
+        }
+        let reset = limit.level(stored, now).decision(Outcome::Allowed).reset_after_ms;
+        let reset_at = |millis: u64| limit.level(stored, now + millis * 1000).decision(Outcome::Allowed).reset_after_ms;
+        prop_assert_eq!(reset_at(reset), 0);
+        if reset > 0 {
+            prop_assert_eq!(reset_at(reset - 1), 1);
+        }
+    }
+
+    #[test]
+    fn no_span_of_time_grants_more_than_capacity_and_refill(
+        (capacity, text, rate) in limits(), takes in vec((0..3_000_000_u64, amounts()), 1..100)
+    ) {
+        let limit = Limit::new(capacity, Rate::parse(text.as_bytes()).unwrap()).unwrap();
+        let (mut now, mut stored) = (START, None);
+        let mut granted: Vec<(u64, BigRational)> = Vec::new();
+        for (wait, cost) in takes {
+            now += wait;
+            if let (_, Some(left)) = limit.level(stored, now).take(cost) {
+                stored = Some(left.stored());
+                granted.push((now, exact(cost)));
+            }
+        }
+        for (i, (start, _)) in granted.iter().enumerate() {
+            let mut sum = ratio(0, 1);
+            for (end, cost) in &granted[i..] {
+                sum += cost;
+                let elapsed = ratio((end - start).into(), 1_000_000);
+                let bound = exact(capacity) + &rate * elapsed + ratio(1, 1_000_000_000);
+                prop_assert!(sum <= bound, "{} granted where {} is the bound", sum, bound);
+            }
+        }
+    }
+
+    #[test]
+    fn any_stored_value_and_time_is_answered(
+        nanos: i128, at: u64, now: u64, (capacity, text, _) in limits(), cost in amounts()
+    ) {
+        let limit = Limit::new(capacity, Rate::parse(text.as_bytes()).unwrap()).unwrap();
+        let level = limit.level(Some(Bucket { tokens: Tokens::from_nanos(nanos), at }), now);
+        let (decision, left) = level.take(cost);
+        prop_assert_eq!(decision.outcome == Outcome::Allowed, left.is_some());
+        let stored = left.unwrap_or(level).stored();
+        prop_assert!(stored.at % 1000 == 0 && stored.tokens <= capacity);
+        let text = stored.tokens.text();
+        prop_assert_eq!(Tokens::parse_stored(text.as_bytes()), Some(stored.tokens));
+    }
+}
+
+#[test]
+fn a_million_calls_lose_nothing_of_the_refill() {
+    // A seventh of a token a second, asked every 7 µs: each call refills a nanotoken, not 1.0 nor 0.
+    let limit = Limit::new(tokens("10"), Rate::parse(b"1/7").unwrap()).unwrap();
+    let mut stored = limit.level(None, START).minus(tokens("10")).stored();
+    for call in 1..=1_000_000 {
+        let level = limit.level(Some(stored), START + call * 7);
+        stored = level.minus(Tokens::ZERO).stored();
+    }
+    let level = limit.level(Some(stored), START + 7_000_000);
+    assert_eq!(level.outcome(tokens("1")), Outcome::Allowed, "seven seconds must refill one token");
+    assert_ne!(level.outcome(tokens("1.000000001")), Outcome::Allowed, "and not a nanotoken more");
+}
