@@ -18,6 +18,7 @@ pub const MAX_NUMBER_LEN: usize = 1100;
 /// Decimal places kept: a nanotoken is the unit of every balance.
 const PLACES: i32 = 9;
 const NANOS_PER_TOKEN: u64 = 1_000_000_000;
+const WIDE_NANOS_PER_TOKEN: u128 = NANOS_PER_TOKEN as u128;
 
 /// Significant digits kept of a number: all that are sure to fit a `u128`.
 const KEPT_DIGITS: u32 = 38;
@@ -180,7 +181,7 @@ impl Tokens {
         let nanos = self.0.max(0).unsigned_abs();
         match u64::try_from(nanos) {
             Ok(small) => small / NANOS_PER_TOKEN,
-            Err(_) => u64::try_from(nanos / u128::from(NANOS_PER_TOKEN)).unwrap_or(u64::MAX),
+            Err(_) => u64::try_from(nanos / WIDE_NANOS_PER_TOKEN).unwrap_or(u64::MAX),
         }
     }
 
@@ -201,10 +202,10 @@ impl Tokens {
     /// The shortest exact decimal: at most nine places, no trailing zeros.
     pub fn text(self) -> NumberText {
         let nanos = self.0.unsigned_abs();
-        let per_token = u128::from(NANOS_PER_TOKEN);
+
         let (whole, fraction) = match u64::try_from(nanos) {
             Ok(small) => (u128::from(small / NANOS_PER_TOKEN), small % NANOS_PER_TOKEN),
-            Err(_) => (nanos / per_token, (nanos % per_token) as u64),
+            Err(_) => (nanos / WIDE_NANOS_PER_TOKEN, (nanos % WIDE_NANOS_PER_TOKEN) as u64),
         };
         let mut text = NumberText::EMPTY;
         if fraction != 0 {
