@@ -23,14 +23,17 @@
 //! Balances are whole nanotokens (10⁻⁹ token) in an `i128`, rates are ratios of integers, and no float takes part in a
 //! decision. Refill is counted on one grid that starts at the Unix epoch, so that cutting a span of time into pieces
 //! yields the same tokens as the whole span: see [`Rate`].
-#![warn(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used
-)]
 #![cfg_attr(not(test), no_std)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
 
 mod bucket;
 mod number;

@@ -25,7 +25,7 @@ const KEPT_DIGITS: u32 = 38;
 
 const POWERS: [u128; KEPT_DIGITS as usize + 1] = powers();
 
-#[expect(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "evaluated by the compiler")]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "evaluated by the compiler")]
 const fn powers() -> [u128; KEPT_DIGITS as usize + 1] {
     let mut table = [1; KEPT_DIGITS as usize + 1];
     let mut i = 1;

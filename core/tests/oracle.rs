@@ -15,7 +15,6 @@ struct OracleLevel {
     at: BigRational,
     repaired: bool,
     now: BigRational,
-    capacity: BigRational,
     rate: BigRational,
 }
 
@@ -29,7 +28,7 @@ impl Oracle {
             at = now.clone().max(since.clone());
             balance = (tokens + (&at - since) * rate).min(capacity.clone());
         }
-        OracleLevel { balance, at, repaired, now, capacity: capacity.clone(), rate: rate.clone() }
+        OracleLevel { balance, at, repaired, now, rate: rate.clone() }
     }
 
     /// Stores what is left, brought back to the whole millisecond.
