@@ -1,1 +1,46 @@
-//! Native token buckets for Redis and Valkey.
+//! The server module of redis-token-bucket: native token buckets for Redis and Valkey.
+//!
+//! | command | does | file |
+//! |---|---|---|
+//! | `RL.TAKE key capacity rate [cost]` | takes `cost` tokens, or nothing at all | `commands/take.rs` |
+//! | `RL.PEEK key capacity rate [cost]` | says what RL.TAKE would answer; changes nothing | `commands/peek.rs` |
+//!
+//! A request runs through the directories in this order: `server/` receives it (and holds every unsafe call),
+//! `commands/` speaks the protocol, `request` checks the arguments, `store` reads the hash, the crate
+//! redis-token-bucket-core decides, `store` writes and replicates, `commands/` replies.
+//!
+//! The library is loaded by a server (`loadmodule libredis_token_bucket.so`); there is nothing in it to call from Rust.
+//! Services use the crate redis-token-bucket-client.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
+
+mod clock;
+mod commands;
+mod request;
+mod server;
+mod stats;
+mod store;
+
+server::export_module! {
+    name: c"rl",
+    version: stats::VERSION_NUMBER,
+    register: register,
+}
+
+fn register(loader: &server::Loader) -> Result<(), String> {
+    store::prepare(loader.api());
+    loader.command::<commands::Take>()?;
+    loader.command::<commands::Peek>()?;
+    #[cfg(debug_assertions)]
+    loader.command::<commands::Panic>()?;
+    loader.info::<stats::Stats>();
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! `RL.TAKE key capacity rate [cost]`
+
+use redis_token_bucket_core::Tokens;
+
+use super::{BUCKET_AND_COST, reply_decision};
+use crate::clock;
+use crate::request::Request;
+use crate::server::{Call, Command, Description, Error, Mode};
+use crate::stats::STATS;
+use crate::store::Slot;
+
+pub(crate) struct Take;
+
+impl Command for Take {
+    const DESCRIPTION: Description = Description {
+        name: c"rl.take",
+        summary: c"Takes tokens from a bucket, or nothing if it holds too few.",
+        complexity: c"O(1)",
+        since: c"0.1.0",
+        arity: -4,
+        flags: c"write deny-oom fast",
+        acl_categories: c"write fast",
+        keys: (1, 1, 1),
+        args: BUCKET_AND_COST,
+    };
+
+    fn run(call: &Call<'_>) -> Result<(), Error> {
+        let Request { limit, cost } = Request::read(call)?;
+        let slot = Slot::open(call, 1, Mode::Write)?;
+        let now = clock::now();
+        let level = limit.level(slot.bucket(), now);
+        let (decision, left) = level.take(cost);
+        match left {
+            // A cost of 0 is a peek.
+            _ if cost == Tokens::ZERO => {}
+            Some(left) => slot.write(&left, &decision, now),
+            None if level.repaired() => slot.write(&level, &decision, now),
+            None => slot.keep(&decision, now),
+        }
+        let count = if left.is_some() { &STATS.take_allowed } else { &STATS.take_denied };
+        count.add_one();
+        reply_decision(call, &decision);
+        Ok(())
+    }
+
+    fn count_error() {
+        STATS.take_errors.add_one();
+    }
+}

@@ -1,0 +1,217 @@
+//! Commands: what they are called, what they promise, and the way from the server into their handlers.
+
+use std::ffi::{CStr, CString, c_int};
+use std::{ptr, slice};
+
+use redis_module::raw::{
+    REDISMODULE_CMD_ARG_MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL, REDISMODULE_CMD_KEY_ACCESS,
+    REDISMODULE_CMD_KEY_RO, REDISMODULE_CMD_KEY_RW, REDISMODULE_CMD_KEY_UPDATE, REDISMODULE_ERR,
+    REDISMODULE_OK, RedisModuleCommandArg, RedisModuleCommandArgType,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, RedisModuleCommandHistoryEntry,
+    RedisModuleCommandInfo, RedisModuleCommandInfoVersion, RedisModuleCommandKeySpec,
+    RedisModuleCommandKeySpec__bindgen_ty_1 as BeginSearch,
+    RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 as BeginAtIndex,
+    RedisModuleCommandKeySpec__bindgen_ty_2 as FindKeys,
+    RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 as FindInRange, RedisModuleCtx,
+    RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX as BEGIN_AT_INDEX,
+    RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE as FIND_IN_RANGE, RedisModuleString,
+};
+
+use super::{Api, Call, Error, Loader, panic};
+
+/// A command of the module.
+pub(crate) trait Command {
+    /// What the server is told of it.
+    const DESCRIPTION: Description;
+
+    /// Answers one call. It replies unless it returns an error, and writes nothing if it does.
+    fn run(call: &Call<'_>) -> Result<(), Error>;
+
+    /// Called once for each call that was answered an error.
+    fn count_error();
+}
+
+/// What COMMAND INFO and COMMAND DOCS tell, and what clients route by.
+pub(crate) struct Description {
+    pub(crate) name: &'static CStr,
+    pub(crate) summary: &'static CStr,
+    pub(crate) complexity: &'static CStr,
+    /// The module's version that brought it.
+    pub(crate) since: &'static CStr,
+    /// Number of arguments, the name included; -n for n or more.
+    pub(crate) arity: i32,
+    /// The server's flags, by their names.
+    pub(crate) flags: &'static CStr,
+    /// Built-in ACL categories. Given besides the flags, since a server does not derive them for a module's command.
+    pub(crate) acl_categories: &'static CStr,
+    /// Positions of the keys: first, last (negative: from the end), step.
+    pub(crate) keys: (i32, i32, i32),
+    pub(crate) args: &'static [Arg],
+}
+
+/// One argument of a command.
+pub(crate) struct Arg {
+    pub(crate) name: &'static CStr,
+    pub(crate) kind: ArgKind,
+    pub(crate) optional: bool,
+}
+
+/// What an argument is.
+#[derive(Clone, Copy)]
+pub(crate) enum ArgKind {
+    Key,
+    Number,
+    Text,
+}
+
+/// The category that all commands are in on servers that let a module add one.
+const ACL_CATEGORY: &CStr = c"ratelimit";
+
+impl Loader {
+    /// Adds the ACL category; `false` where the server has no such function or refuses.
+    pub(super) fn add_acl_category(&self) -> bool {
+        self.api.add_acl_category.is_some_and(|add| {
+            // SAFETY: the context of the running OnLoad; the name is copied.
+            unsafe { add(self.ctx, ACL_CATEGORY.as_ptr()) == REDISMODULE_OK as c_int }
+        })
+    }
+
+    /// Registers `C`, with all that this server can be told of it.
+    pub(crate) fn command<C: Command>(&self) -> Result<(), String> {
+        let description = &C::DESCRIPTION;
+        let name = description.name.to_string_lossy();
+        let (first, last, step) = description.keys;
+        // SAFETY: the context of the running OnLoad, a handler that lives as long as the module, texts that are copied.
+        let created = unsafe {
+            (self.api.create_command)(
+                self.ctx,
+                description.name.as_ptr(),
+                Some(handle::<C>),
+                description.flags.as_ptr(),
+                first,
+                last,
+                step,
+            )
+        };
+        if created == REDISMODULE_ERR as c_int {
+            return Err(format!("command {name} could not be registered; is its name taken?"));
+        }
+        let Some(get_command) = self.api.get_command else { return Ok(()) };
+        // SAFETY: as above.
+        let command = unsafe { get_command(self.ctx, description.name.as_ptr()) };
+        if command.is_null() {
+            return Err(format!("command {name} is not there after it was registered"));
+        }
+        if let Some(set_info) = self.api.set_command_info {
+            // SAFETY: the server copies what it keeps.
+            with_command_info(description, |info| unsafe { set_info(command, info) });
+        }
+        if let Some(set_categories) = self.api.set_command_acl_categories {
+            let mut categories = description.acl_categories.to_owned().into_bytes();
+            if self.acl_category_added {
+                categories.push(b' ');
+                categories.extend(ACL_CATEGORY.to_bytes());
+            }
+            let categories = CString::new(categories).unwrap_or_default();
+            // SAFETY: the command just registered; the text is copied.
+            unsafe { set_categories(command, categories.as_ptr()) };
+        }
+        Ok(())
+    }
+}
+
+/// What the server calls for `C`.
+extern "C" fn handle<C: Command>(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    let (Some(api), Ok(argc)) = (Api::get(), usize::try_from(argc)) else {
+        return REDISMODULE_ERR as c_int;
+    };
+    // SAFETY: the server passes `argc` strings, at least the command's name.
+    let argv = unsafe { slice::from_raw_parts(argv, argc) };
+    // SAFETY: context and arguments of the running command, which ends after `call` does.
+    let call = unsafe { Call::new(api, ctx, argv) };
+    if let Err(error) = panic::contain(|| C::run(&call)) {
+        C::count_error();
+        call.reply_error(error);
+    }
+    REDISMODULE_OK as c_int
+}
+
+/// Builds the C form of a description for as long as `use_it` runs.
+fn with_command_info(description: &Description, use_it: impl FnOnce(*const RedisModuleCommandInfo) -> c_int) {
+    let version = RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<RedisModuleCommandArg>(),
+    };
+    let (first, last, step) = description.keys;
+    let writes = description.flags.to_bytes().starts_with(b"write");
+    let access = if writes {
+        REDISMODULE_CMD_KEY_RW | REDISMODULE_CMD_KEY_ACCESS | REDISMODULE_CMD_KEY_UPDATE
+    } else {
+        REDISMODULE_CMD_KEY_RO | REDISMODULE_CMD_KEY_ACCESS
+    };
+    // SAFETY: for the server an entry of zeros ends the list, as in C.
+    let end_of_keys = unsafe { std::mem::zeroed::<RedisModuleCommandKeySpec>() };
+    let mut key_specs = [
+        RedisModuleCommandKeySpec {
+            flags: access.into(),
+            begin_search_type: BEGIN_AT_INDEX,
+            bs: BeginSearch { index: BeginAtIndex { pos: first } },
+            find_keys_type: FIND_IN_RANGE,
+            // The last key counts from the first one here, unless it counts from the end.
+            fk: FindKeys {
+                range: FindInRange {
+                    lastkey: if last < 0 { last } else { last.saturating_sub(first) },
+                    keystep: step,
+                    limit: 0,
+                },
+            },
+            ..end_of_keys
+        },
+        end_of_keys,
+    ];
+    // SAFETY: as for the keys.
+    let end_of_args = unsafe { std::mem::zeroed::<RedisModuleCommandArg>() };
+    let mut args: Vec<RedisModuleCommandArg> =
+        description.args.iter().map(|arg| command_arg(arg, end_of_args)).chain([end_of_args]).collect();
+    // Several groups of the same arguments are one block that repeats itself.
+    let block = RedisModuleCommandArg {
+        name: c"bucket".as_ptr(),
+        type_: RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
+        key_spec_index: -1,
+        flags: REDISMODULE_CMD_ARG_MULTIPLE as c_int,
+        subargs: args.as_mut_ptr(),
+        ..end_of_args
+    };
+    let mut blocks = [block, end_of_args];
+    let info = RedisModuleCommandInfo {
+        version: &version,
+        summary: description.summary.as_ptr(),
+        complexity: description.complexity.as_ptr(),
+        since: description.since.as_ptr(),
+        history: ptr::null_mut(),
+        tips: ptr::null(),
+        arity: description.arity,
+        key_specs: if first == 0 { ptr::null_mut() } else { key_specs.as_mut_ptr() },
+        args: if last < 0 { blocks.as_mut_ptr() } else { args.as_mut_ptr() },
+    };
+    use_it(&info);
+}
+
+fn command_arg(arg: &Arg, rest: RedisModuleCommandArg) -> RedisModuleCommandArg {
+    let (type_, key_spec_index): (RedisModuleCommandArgType, _) = match arg.kind {
+        ArgKind::Key => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
+        ArgKind::Number => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE, -1),
+        ArgKind::Text => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, -1),
+    };
+    let flags = if arg.optional { REDISMODULE_CMD_ARG_OPTIONAL as c_int } else { 0 };
+    RedisModuleCommandArg { name: arg.name.as_ptr(), type_, key_spec_index, flags, ..rest }
+}
