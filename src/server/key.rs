@@ -139,19 +139,14 @@ impl<'c> Key<'c> {
         }
         let (api, ctx) = (self.call.api, self.call.ctx);
         let at = c_longlong::try_from(at).unwrap_or(c_longlong::MAX);
-        match api.set_abs_expire {
+        if let Some(set_abs_expire) = api.set_abs_expire {
             // SAFETY: a key opened to write; on any other the server only answers an error.
-            Some(set_abs_expire) => {
-                unsafe { set_abs_expire(self.handle, at) };
-            }
+            unsafe { set_abs_expire(self.handle, at) };
+        } else {
             // SAFETY: a string and an integer, as the format says. Without `!` the call itself is not replicated.
-            None => {
-                let reply = unsafe { (api.call)(ctx, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), self.name, at) };
-                if !reply.is_null() {
-                    // SAFETY: the reply is the caller's.
-                    unsafe { (api.free_call_reply)(reply) };
-                }
-            }
+            let reply = unsafe { (api.call)(ctx, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), self.name, at) };
+            // SAFETY: the reply is the caller's; null is allowed.
+            unsafe { (api.free_call_reply)(reply) };
         }
         // SAFETY: a string and an integer, as the format says.
         unsafe { (api.replicate)(ctx, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), self.name, at) };
