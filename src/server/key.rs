@@ -145,8 +145,10 @@ impl<'c> Key<'c> {
         } else {
             // SAFETY: a string and an integer, as the format says. Without `!` the call itself is not replicated.
             let reply = unsafe { (api.call)(ctx, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), self.name, at) };
-            // SAFETY: the reply is the caller's; null is allowed.
-            unsafe { (api.free_call_reply)(reply) };
+            if !reply.is_null() {
+                // SAFETY: the reply is the caller's.
+                unsafe { (api.free_call_reply)(reply) };
+            }
         }
         // SAFETY: a string and an integer, as the format says.
         unsafe { (api.replicate)(ctx, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), self.name, at) };
