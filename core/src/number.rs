@@ -20,14 +20,15 @@ const PLACES: i32 = 9;
 const NANOS_PER_TOKEN: u64 = 1_000_000_000;
 const WIDE_NANOS_PER_TOKEN: u128 = NANOS_PER_TOKEN as u128;
 
-/// Significant digits kept of a number: all that are sure to fit a `u128`.
-const KEPT_DIGITS: u32 = 38;
+/// Significant digits that are sure to fit a `u128`.
+const MAX_DIGITS: usize = 38;
 
-const POWERS: [u128; KEPT_DIGITS as usize + 1] = powers();
+const POWERS: [u128; MAX_DIGITS + 1] = powers();
+const DIGITS_LIMIT: u128 = 100_000_000_000_000_000_000_000_000_000_000_000_000;
 
 #[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "evaluated by the compiler")]
-const fn powers() -> [u128; KEPT_DIGITS as usize + 1] {
-    let mut table = [1; KEPT_DIGITS as usize + 1];
+const fn powers() -> [u128; MAX_DIGITS + 1] {
+    let mut table = [1; MAX_DIGITS + 1];
     let mut i = 1;
     while i < table.len() {
         table[i] = table[i - 1] * 10;
@@ -41,7 +42,7 @@ pub(crate) fn power_of_ten(exponent: i32) -> Option<u128> {
     POWERS.get(usize::try_from(exponent).ok()?).copied()
 }
 
-/// `digits` · 10^`exponent`, never negative.
+/// `digits` · 10^`exponent`, never negative; at most 38 digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decimal {
     pub(crate) digits: u128,
@@ -87,28 +88,50 @@ impl Decimal {
     }
 }
 
+/// The digits read so far, as [`Decimal`] keeps them.
 #[derive(Default)]
 struct Significand {
     digits: u128,
-    kept: u32,
     exponent: i32,
 }
 
 impl Significand {
+    /// Digits added at once: what fits a `u64`, whose arithmetic costs a fraction of a `u128`'s.
+    const CHUNK: usize = 18;
+
     /// Takes the run of digits that `text` must begin with, and returns what follows it.
     fn read<'a>(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
         let mut rest = text;
-        while let [digit @ b'0'..=b'9', tail @ ..] = rest {
-            rest = tail;
-            if self.kept < KEPT_DIGITS {
-                let digit = u128::from(digit.wrapping_sub(b'0'));
-                self.digits = self.digits.wrapping_mul(10).wrapping_add(digit); // below 10^38
-                self.kept = self.kept.saturating_add(u32::from(self.digits != 0));
-            } else {
-                self.exponent = self.exponent.saturating_add(1);
+        loop {
+            let (mut chunk, mut len) = (0_u64, 0_usize);
+            while let [digit @ b'0'..=b'9', tail @ ..] = rest
+                && len < Self::CHUNK
+            {
+                rest = tail;
+                chunk = chunk.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0'))); // below 10^18
+                len = len.wrapping_add(1);
+            }
+            self.append(chunk, len as i32);
+            if len < Self::CHUNK {
+                return (rest.len() != text.len()).then_some(rest);
             }
         }
-        (rest.len() != text.len()).then_some(rest)
+    }
+
+    /// Appends `len` digits, or counts them where there is no room: 20 digits or more are kept, any balance and argument
+    /// to the last of its nine places.
+    fn append(&mut self, chunk: u64, len: i32) {
+        let grown = match self.digits {
+            0 => Some(u128::from(chunk)),
+            digits => power_of_ten(len)
+                .and_then(|power| digits.checked_mul(power))
+                .and_then(|digits| digits.checked_add(u128::from(chunk)))
+                .filter(|&digits| digits < DIGITS_LIMIT),
+        };
+        match grown {
+            Some(digits) => self.digits = digits,
+            None => self.exponent = self.exponent.saturating_add(len),
+        }
     }
 }
 

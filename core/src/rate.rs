@@ -48,16 +48,16 @@ impl Rate {
     /// assert!(Rate::parse(b"0").is_none());
     /// ```
     pub fn parse(text: &[u8]) -> Option<Rate> {
-        let (tokens, period, unit_micros) = match text.iter().position(|&byte| byte == b'/') {
-            None => (text, Decimal { digits: 1, exponent: 0 }, 1_000_000),
+        let (tokens, period, unit) = match text.iter().position(|&byte| byte == b'/') {
+            None => (text, ONE, SECOND),
             Some(slash) => {
                 let (tokens, rest) = text.split_at(slash);
-                let (period, unit_micros) = split_unit(rest.get(1..)?);
+                let (period, unit) = split_unit(rest.get(1..)?);
                 let period = match period {
-                    [] if rest.len() > 1 => Decimal { digits: 1, exponent: 0 },
+                    [] if rest.len() > 1 => ONE,
                     number => Decimal::parse(number)?,
                 };
-                (tokens, period, unit_micros)
+                (tokens, period, unit)
             }
         };
         let tokens = Decimal::parse(tokens)?;
@@ -70,9 +70,11 @@ impl Rate {
             Some((numerator, denominator)) => (numerator, 0, denominator),
             None => (tokens.digits, tokens.exponent, 1),
         };
-        // Both shortened numbers are below 10^19, the float's denominator below 10^6, a unit below 10^11.
-        let micros = period.digits.saturating_mul(unit_micros).saturating_mul(divisor);
-        let exponent = exponent.saturating_sub(period.exponent).saturating_add(9);
+        // Both shortened numbers are below 10^19, the float's denominator is at most 10^6, a unit's digits below 10^3.
+        let micros = period.digits.saturating_mul(unit.digits).saturating_mul(divisor);
+        // 9 for nanotokens; the other powers of ten stand below the line.
+        let exponent =
+            exponent.saturating_add(9).saturating_sub(period.exponent).saturating_sub(unit.exponent);
         let (nanos, micros) = scale(digits, micros, exponent);
         Some(Rate::from_ratio(nanos, micros))
     }
@@ -80,17 +82,17 @@ impl Rate {
     /// `nanos`/`micros`, or the nearest ratio that keeps the invariant.
     fn from_ratio(nanos: u128, micros: u128) -> Rate {
         const U64_MAX: u128 = u64::MAX as u128;
-        let whole = nanos.checked_div(micros).unwrap_or(u128::MAX);
-        let (nanos, micros) = if whole > U64_MAX {
-            (whole.min(MAX_NANOS_PER_MICRO), 1)
-        } else if nanos <= U64_MAX && micros <= U64_MAX {
+        let (nanos, micros) = if nanos <= U64_MAX && micros <= U64_MAX {
             (nanos, micros)
         } else {
-            convergents(nanos, micros)
-                .take_while(|&(p, q)| p <= U64_MAX && q <= U64_MAX)
-                .last()
-                .filter(|&(p, _)| p > 0)
-                .unwrap_or((1, U64_MAX))
+            match nanos.checked_div(micros).unwrap_or(u128::MAX) {
+                0..=U64_MAX => convergents(nanos, micros)
+                    .take_while(|&(p, q)| p <= U64_MAX && q <= U64_MAX)
+                    .last()
+                    .filter(|&(p, _)| p > 0)
+                    .unwrap_or((1, U64_MAX)),
+                whole => (whole.min(MAX_NANOS_PER_MICRO), 1),
+            }
         };
         Rate {
             nanos: NonZero::new(nanos).unwrap_or(NonZero::<u128>::MIN),
@@ -126,16 +128,21 @@ impl Rate {
     }
 }
 
+const ONE: Decimal = Decimal { digits: 1, exponent: 0 };
+/// A second in µs; the power of ten apart, so that the common rates need no division.
+const SECOND: Decimal = Decimal { digits: 1, exponent: 6 };
+
 /// Splits the unit off a period: the number before it, and the unit in µs.
-fn split_unit(text: &[u8]) -> (&[u8], u128) {
-    match text {
-        [number @ .., b'm', b's'] => (number, 1_000),
-        [number @ .., b's'] => (number, 1_000_000),
-        [number @ .., b'm'] => (number, 60_000_000),
-        [number @ .., b'h'] => (number, 3_600_000_000),
-        [number @ .., b'd'] => (number, 86_400_000_000),
-        number => (number, 1_000_000),
-    }
+fn split_unit(text: &[u8]) -> (&[u8], Decimal) {
+    let (number, digits, exponent) = match text {
+        [number @ .., b'm', b's'] => (number, 1, 3),
+        [number @ .., b's'] => (number, 1, 6),
+        [number @ .., b'm'] => (number, 6, 7),
+        [number @ .., b'h'] => (number, 36, 8),
+        [number @ .., b'd'] => (number, 864, 8),
+        number => return (number, SECOND),
+    };
+    (number, Decimal { digits, exponent })
 }
 
 /// Cuts a decimal to 19 significant digits, so that two of them can be multiplied.
@@ -180,6 +187,11 @@ fn convergents(mut numerator: u128, mut denominator: u128) -> impl Iterator<Item
 /// `nanos`·10^`exponent` / `micros` as a ratio of integers. What leaves 128 bits is cut at the far end, where it is worth
 /// less than the 19 digits that were kept.
 fn scale(mut nanos: u128, mut micros: u128, exponent: i32) -> (u128, u128) {
+    let power = power_of_ten(exponent.saturating_abs());
+    let (whole, cut) = if exponent >= 0 { (nanos, micros) } else { (micros, nanos) };
+    if let Some(grown) = power.and_then(|power| whole.checked_mul(power)) {
+        return if exponent >= 0 { (grown, cut) } else { (cut, grown) };
+    }
     for _ in 0..exponent.unsigned_abs() {
         let (grow, shrink) = if exponent > 0 { (&mut nanos, &mut micros) } else { (&mut micros, &mut nanos) };
         if shrink.is_multiple_of(10) {
