@@ -1,1 +1,22 @@
-//! Throw-away servers.
+//! Throw-away Redis and Valkey servers, alone or as a cluster, for the tests, the benches and the demo.
+//!
+//! A [`Server`] listens in a directory of its own, has the module loaded, and ends with its owner, be it by a panic. The
+//! environment says which: `RL_SERVER` names the server binary (default: `redis-server`), `RL_MODULE` the module's library
+//! (default: the one built with the running test).
+//!
+//! Nothing here sleeps and hopes: whatever is waited for goes through [`wait::until`], which has a deadline and tells the
+//! last thing it saw.
+
+mod ask;
+mod binary;
+mod cluster;
+pub mod module;
+mod port;
+mod server;
+pub mod wait;
+
+pub use ask::Ask;
+pub use binary::{Vendor, Version, server_version};
+pub use cluster::Cluster;
+pub use redis;
+pub use server::{Builder, Server};

@@ -1,0 +1,273 @@
+//! One server process.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use redis::{Client, Connection};
+use tempfile::TempDir;
+
+use crate::ask::Ask;
+use crate::binary::{server_binary, server_version};
+use crate::port::Port;
+use crate::{module, wait};
+
+/// How long one command of a test may take before the test fails.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a server is started with.
+#[derive(Debug, Default)]
+pub struct Builder {
+    config: Vec<(String, String)>,
+    plain: bool,
+    tcp: bool,
+}
+
+impl Builder {
+    /// Adds a directive, as in `redis.conf`.
+    #[must_use]
+    pub fn config(mut self, name: &str, value: &str) -> Builder {
+        self.config.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Does not load the module.
+    #[must_use]
+    pub fn without_module(mut self) -> Builder {
+        self.plain = true;
+        self
+    }
+
+    /// Listens on a TCP port too: for replicas, clusters and other programs.
+    #[must_use]
+    pub fn tcp(mut self) -> Builder {
+        self.tcp = true;
+        self
+    }
+
+    /// Starts it as a replica of `master`, which must listen on TCP, and waits for the first synchronisation.
+    pub fn start_replica_of(self, master: &Server) -> Server {
+        let replica = self.config("replicaof", &format!("127.0.0.1 {}", master.port())).tcp().start();
+        wait::until(wait::PATIENCE, "the replica to be linked to its master", || {
+            match replica.info("replication", "master_link_status").as_str() {
+                "up" => Ok(()),
+                other => Err(format!("master_link_status is {other:?}")),
+            }
+        });
+        replica
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// If it does not answer in time; with the end of its log.
+    pub fn start(self) -> Server {
+        let dir = tempfile::Builder::new().prefix("rl-").tempdir().expect("a temporary directory");
+        let port = self.tcp.then(Port::lease);
+        let mut server = Server { child: None, dir, port, config: self.config, plain: self.plain };
+        server.launch();
+        server
+    }
+}
+
+/// A running server. It is killed, and its directory removed, when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Option<Child>,
+    dir: TempDir,
+    port: Option<Port>,
+    config: Vec<(String, String)>,
+    plain: bool,
+}
+
+impl Server {
+    /// Starts a server with the module loaded, without persistence, on a Unix socket.
+    pub fn start() -> Server {
+        Server::builder().start()
+    }
+
+    /// Starts with a configuration of the caller's.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    fn launch(&mut self) {
+        let mut command = Command::new(server_binary());
+        command.current_dir(self.dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let port = self.port.as_ref().map_or(0, |port| port.number).to_string();
+        let socket = self.socket();
+        let mut set = |name: &str, value: &str| {
+            command.arg(format!("--{name}"));
+            command.args(value.split(' '));
+        };
+        set("bind", "127.0.0.1");
+        set("port", &port);
+        set("unixsocket", &socket.to_string_lossy());
+        set("logfile", "server.log");
+        // An empty argument stands for no save points.
+        command.args(["--save", ""]);
+        let mut set = |name: &str, value: &str| {
+            command.arg(format!("--{name}"));
+            command.args(value.split(' '));
+        };
+        if server_version().has_redis(7, 0) {
+            set("enable-debug-command", "yes");
+        }
+        for (name, value) in &self.config {
+            set(name, value);
+        }
+        if !self.plain {
+            command.arg("--loadmodule").arg(module::path());
+        }
+        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        self.child = Some(child);
+        self.await_ready();
+    }
+
+    fn await_ready(&mut self) {
+        let ready = wait::try_until(wait::PATIENCE, || {
+            if let Some(child) = &mut self.child
+                && let Ok(Some(status)) = child.try_wait()
+            {
+                self.child = None;
+                return Ok(Err(format!("it ended with {status}")));
+            }
+            let mut connection = self.try_connection("").map_err(|error| error.to_string())?;
+            // LOADING is an error reply, and so not yet a PONG.
+            connection.try_ask::<String>("PING").map(|_| Ok(())).map_err(|error| error.to_string())
+        });
+        if let Err(reason) = ready.and_then(|ended| ended) {
+            panic!("the server did not come up: {reason}\nthe end of its log:\n{}", tail(&self.log(), 30));
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("s")
+    }
+
+    fn try_connection(&self, parameters: &str) -> redis::RedisResult<Connection> {
+        let url = format!("redis+unix://{}{parameters}", self.socket().display());
+        let connection = Client::open(url)?.get_connection()?;
+        connection.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        connection.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        Ok(connection)
+    }
+
+    /// A new connection.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    #[track_caller]
+    pub fn connection(&self) -> Connection {
+        self.try_connection("")
+            .unwrap_or_else(|error| panic!("no connection: {error}\n{}", tail(&self.log(), 30)))
+    }
+
+    /// A new connection that speaks RESP3.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    #[track_caller]
+    pub fn connection_resp3(&self) -> Connection {
+        self.try_connection("?protocol=resp3").unwrap_or_else(|error| panic!("no connection: {error}"))
+    }
+
+    /// The TCP port.
+    ///
+    /// # Panics
+    /// If it was started without [`Builder::tcp`].
+    pub fn port(&self) -> u16 {
+        self.port.as_ref().expect("started with .tcp()").number
+    }
+
+    /// The process id; of no use after [`Server::kill`].
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the server is running").id()
+    }
+
+    /// Its directory, where it keeps its data.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
+    }
+
+    /// The value of `field` in a section of INFO; empty if there is none.
+    pub fn info(&self, section: &str, field: &str) -> String {
+        let text: String = self.connection().ask(&format!("INFO {section}"));
+        let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.unwrap_or_default().trim_end().to_owned()
+    }
+
+    /// Calls of `command` and the server's time for them in µs, since the last CONFIG RESETSTAT.
+    pub fn command_stats(&self, command: &str) -> (u64, u64) {
+        let text = self.info("commandstats", &format!("cmdstat_{command}"));
+        let number = |name: &str| {
+            let value = text.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+            value.map_or(0, |value| value.parse().expect("a whole number in commandstats"))
+        };
+        (number("calls"), number("usec"))
+    }
+
+    /// Bytes written to the replication stream so far.
+    pub fn replication_offset(&self) -> u64 {
+        let offset = self.info("replication", "master_repl_offset");
+        offset.parse().unwrap_or_else(|_| panic!("master_repl_offset is {offset:?}"))
+    }
+
+    /// Waits until this replica has applied all that `master` has sent by now.
+    pub fn await_offset_of(&self, master: &Server) {
+        let target = master.replication_offset();
+        wait::until(wait::PATIENCE, "the replica to catch up", || {
+            let offset = self.info("replication", "slave_repl_offset");
+            let caught_up = offset.parse::<u64>().is_ok_and(|offset| offset >= target);
+            if caught_up { Ok(()) } else { Err(format!("at offset {offset} of {target}")) }
+        });
+    }
+
+    /// Kills the process (SIGKILL): nothing more is written.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself, which is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Ends the process as an operator would; with the data saved if it is configured to save any.
+    pub fn shutdown(&mut self) {
+        // The connection breaks instead of a reply.
+        let _ = self.connection().try_ask::<String>("SHUTDOWN");
+        let mut child = self.child.take().expect("the server is running");
+        wait::until(wait::PATIENCE, "the server to shut down", || match child.try_wait() {
+            Ok(Some(_)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+
+    /// Starts the process again on the same data, after [`Server::kill`] or [`Server::shutdown`].
+    pub fn start_again(&mut self) {
+        self.launch();
+    }
+
+    /// As [`Server::start_again`], but without the module: what a server without it makes of the data.
+    pub fn start_again_without_module(&mut self) {
+        self.plain = true;
+        self.launch();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
