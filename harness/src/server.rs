@@ -22,9 +22,25 @@ pub struct Builder {
     config: Vec<(String, String)>,
     plain: bool,
     tcp: bool,
+    file: Option<PathBuf>,
+    module_arguments: Vec<String>,
 }
 
 impl Builder {
+    /// Starts it with a configuration file, which other directives override.
+    #[must_use]
+    pub fn with_file(mut self, path: &Path) -> Builder {
+        self.file = Some(path.to_owned());
+        self
+    }
+
+    /// Adds an argument to the line that loads the module.
+    #[must_use]
+    pub fn module_argument(mut self, argument: &str) -> Builder {
+        self.module_arguments.push(argument.to_owned());
+        self
+    }
+
     /// Adds a directive, as in `redis.conf`.
     #[must_use]
     pub fn config(mut self, name: &str, value: &str) -> Builder {
@@ -65,7 +81,7 @@ impl Builder {
     pub fn start(self) -> Server {
         let dir = tempfile::Builder::new().prefix("rl-").tempdir().expect("a temporary directory");
         let port = self.tcp.then(Port::lease);
-        let mut server = Server { child: None, dir, port, config: self.config, plain: self.plain };
+        let mut server = Server { child: None, dir, port, builder: self };
         server.launch();
         server
     }
@@ -77,8 +93,7 @@ pub struct Server {
     child: Option<Child>,
     dir: TempDir,
     port: Option<Port>,
-    config: Vec<(String, String)>,
-    plain: bool,
+    builder: Builder,
 }
 
 impl Server {
@@ -97,28 +112,28 @@ impl Server {
         command.current_dir(self.dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let port = self.port.as_ref().map_or(0, |port| port.number).to_string();
         let socket = self.socket();
-        let mut set = |name: &str, value: &str| {
-            command.arg(format!("--{name}"));
-            command.args(value.split(' '));
+        if let Some(file) = &self.builder.file {
+            command.arg(file);
+        }
+        let mut set = |name: &str, values: &[&str]| {
+            command.arg(format!("--{name}")).args(values);
         };
-        set("bind", "127.0.0.1");
-        set("port", &port);
-        set("unixsocket", &socket.to_string_lossy());
-        set("logfile", "server.log");
-        // An empty argument stands for no save points.
-        command.args(["--save", ""]);
-        let mut set = |name: &str, value: &str| {
-            command.arg(format!("--{name}"));
-            command.args(value.split(' '));
-        };
+        set("bind", &["127.0.0.1"]);
+        set("port", &[&port]);
+        set("unixsocket", &[&socket.to_string_lossy()]);
+        set("logfile", &["server.log"]);
+        // An empty value stands for no save points.
+        set("save", &[""]);
+        // Five seconds by default, in the hope of more replicas to serve at once.
+        set("repl-diskless-sync-delay", &["0"]);
         if server_version().has_redis(7, 0) {
-            set("enable-debug-command", "yes");
+            set("enable-debug-command", &["yes"]);
         }
-        for (name, value) in &self.config {
-            set(name, value);
+        for (name, value) in &self.builder.config {
+            set(name, &value.split(' ').collect::<Vec<_>>());
         }
-        if !self.plain {
-            command.arg("--loadmodule").arg(module::path());
+        if !self.builder.plain {
+            command.arg("--loadmodule").arg(module::path()).args(&self.builder.module_arguments);
         }
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         self.child = Some(child);
@@ -256,7 +271,7 @@ impl Server {
 
     /// As [`Server::start_again`], but without the module: what a server without it makes of the data.
     pub fn start_again_without_module(&mut self) {
-        self.plain = true;
+        self.builder.plain = true;
         self.launch();
     }
 }

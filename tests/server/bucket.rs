@@ -1,0 +1,106 @@
+//! A server with a bucket, as most tests need it.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use harness::redis::Connection;
+use harness::{Ask, Server};
+
+/// `[allowed, remaining, retry_after_ms, reset_after_ms]`
+pub(crate) type Reply = [i64; 4];
+
+/// A server and a connection to it.
+pub(crate) struct Bench {
+    pub(crate) connection: Connection,
+    pub(crate) server: Server,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        Bench::on(Server::start())
+    }
+
+    pub(crate) fn on(server: Server) -> Bench {
+        Bench { connection: server.connection(), server }
+    }
+
+    #[track_caller]
+    pub(crate) fn take(&mut self, arguments: &str) -> Reply {
+        self.reply(&format!("RL.TAKE {arguments}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn peek(&mut self, arguments: &str) -> Reply {
+        self.reply(&format!("RL.PEEK {arguments}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn reply(&mut self, line: &str) -> Reply {
+        let reply: Vec<i64> = self.connection.ask(line);
+        reply.try_into().unwrap_or_else(|reply| panic!("{line}: not four integers but {reply:?}"))
+    }
+
+    /// Lets `millis` pass for the bucket at `key`.
+    #[track_caller]
+    pub(crate) fn pass(&mut self, key: &str, millis: i64) {
+        let ts: i64 = self.connection.ask(&format!("HGET {key} ts"));
+        let added: i64 = self.connection.ask(&format!("HSET {key} ts {}", ts - millis));
+        assert_eq!(added, 0, "{key} had no ts");
+    }
+
+    pub(crate) fn fields(&mut self, key: &str) -> HashMap<String, String> {
+        self.connection.ask(&format!("HGETALL {key}"))
+    }
+
+    pub(crate) fn exists(&mut self, key: &str) -> bool {
+        self.connection.ask(&format!("EXISTS {key}"))
+    }
+
+    /// Everything in the data set, expiries included, in comparable form.
+    pub(crate) fn everything(&mut self) -> Vec<String> {
+        let mut keys: Vec<Vec<u8>> = self.connection.ask("KEYS *");
+        keys.sort();
+        let describe = |key: Vec<u8>| {
+            let dump: Vec<u8> =
+                harness::redis::cmd("DUMP").arg(&key).query(&mut self.connection).expect("DUMP");
+            let expire_at = expire_at(&mut self.connection, &key);
+            format!("{key:?} {dump:?} {expire_at}")
+        };
+        keys.into_iter().map(describe).collect()
+    }
+}
+
+/// The Unix time in ms at which `key` expires; -1 for never. PEXPIRETIME came with Redis 7.0; before, the time left is
+/// added to the server's clock, both read at one instant, which a transaction is.
+pub(crate) fn expire_at(connection: &mut Connection, key: &[u8]) -> i64 {
+    if harness::server_version().has_redis(7, 0) {
+        return harness::redis::cmd("PEXPIRETIME").arg(key).query(connection).expect("PEXPIRETIME");
+    }
+    let (left, (seconds, micros)): (i64, (i64, i64)) = harness::redis::pipe()
+        .atomic()
+        .cmd("PTTL")
+        .arg(key)
+        .cmd("TIME")
+        .query(connection)
+        .expect("PTTL and TIME");
+    if left < 0 { left } else { left + seconds * 1000 + micros / 1000 }
+}
+
+/// A stretch of real time, to compare answers that it shortens.
+pub(crate) struct Timed(Instant);
+
+impl Timed {
+    pub(crate) fn start() -> Timed {
+        Timed(Instant::now())
+    }
+
+    /// Asserts that `millis` is `expected`, less at most what has really passed since the start.
+    #[track_caller]
+    pub(crate) fn assert_millis(&self, millis: i64, expected: i64) {
+        let passed = self.0.elapsed().as_millis() as i64 + 1;
+        assert!(
+            (expected - passed..=expected).contains(&millis),
+            "{millis} ms, where {expected} less at most {passed} was expected"
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! What the server tells of the module: COMMAND, INFO, MODULE LIST.
+
+use std::collections::HashMap;
+
+use harness::redis::{Value, cmd};
+use harness::{Ask, Server, server_version};
+
+use crate::bucket::Bench;
+
+#[test]
+fn commands_declare_their_flags_and_keys() {
+    let mut bench = Bench::new();
+    for (command, flags) in
+        [("rl.take", &["write", "denyoom", "fast"][..]), ("rl.peek", &["readonly", "fast"])]
+    {
+        let reply: Vec<Vec<Value>> = bench.connection.ask(&format!("COMMAND INFO {command}"));
+        let info = &reply[0];
+        let declared: Vec<String> = harness::redis::from_redis_value_ref(&info[2]).unwrap();
+        for flag in flags {
+            assert!(declared.iter().any(|name| name == flag), "{command} lacks {flag}: {declared:?}");
+        }
+        assert_eq!(info[3..6], [1, 1, 1].map(Value::Int), "{command}: first key, last key, step");
+    }
+}
+
+/// redis-cell#30
+#[test]
+fn the_key_is_argument_1() {
+    let mut bench = Bench::new();
+    for line in ["RL.TAKE the:key 5 1 1", "RL.PEEK the:key 5 1"] {
+        let keys: Vec<String> = bench.connection.ask(&format!("COMMAND GETKEYS {line}"));
+        assert_eq!(keys, ["the:key"], "{line}");
+    }
+}
+
+#[test]
+fn commands_are_documented() {
+    if !server_version().has_redis(7, 0) {
+        return; // Redis 6.2 has no COMMAND DOCS.
+    }
+    let mut bench = Bench::new();
+    for command in ["rl.take", "rl.peek"] {
+        let docs: HashMap<String, HashMap<String, Value>> =
+            bench.connection.ask(&format!("COMMAND DOCS {command}"));
+        let docs = &docs[command];
+        for field in ["summary", "since", "complexity", "arguments", "module"] {
+            assert!(docs.contains_key(field), "{command} has no {field}: {docs:?}");
+        }
+        let arguments: Vec<HashMap<String, Value>> =
+            harness::redis::from_redis_value_ref(&docs["arguments"]).unwrap();
+        let names: Vec<String> = arguments
+            .iter()
+            .map(|argument| harness::redis::from_redis_value_ref(&argument["name"]).unwrap())
+            .collect();
+        assert_eq!(names, ["key", "capacity", "rate", "cost"]);
+    }
+}
+
+#[test]
+fn info_counts_by_command_and_outcome() {
+    let mut bench = Bench::new();
+    for arguments in ["k 5 1/h 3", "k 5 1/h 3", "k 5 1/h 2", "k 5 1/h 6"] {
+        bench.take(arguments);
+    }
+    bench.peek("k 5 1");
+    bench.connection.ask_error("RL.TAKE k x 1");
+    bench.connection.ask_error("RL.PEEK k 1 x");
+    bench.connection.ask_error("RL.PEEK k 1 x");
+    for (field, count) in [
+        ("rl_take_allowed", "2"),
+        ("rl_take_denied", "2"),
+        ("rl_take_errors", "1"),
+        ("rl_peeks", "1"),
+        ("rl_peek_errors", "2"),
+        ("rl_version", env!("CARGO_PKG_VERSION")),
+    ] {
+        assert_eq!(bench.server.info("rl", field), count, "{field}");
+    }
+    let text: String = bench.connection.ask("INFO rl");
+    assert!(text.starts_with("# rl_stats\r\n"), "{text}");
+}
+
+#[test]
+fn the_module_is_listed_with_its_version() {
+    let mut bench = Bench::new();
+    let modules: Vec<HashMap<String, Value>> = bench.connection.ask("MODULE LIST");
+    let of = |field: &str, module: &HashMap<String, Value>| -> Option<String> {
+        harness::redis::from_redis_value_ref(module.get(field)?).ok()
+    };
+    let ours =
+        modules.iter().find(|module| of("name", module).as_deref() == Some("rl")).expect("rl is loaded");
+    let parts: Vec<i64> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
+    let number = parts[0] * 10_000 + parts[1] * 100 + parts[2];
+    assert_eq!(of("ver", ours), Some(number.to_string()));
+}
+
+#[test]
+fn an_argument_to_the_module_is_refused_in_the_log() {
+    let panic = std::panic::catch_unwind(|| Server::builder().module_argument("cl-throttle").start());
+    let message = panic.expect_err("the server must not start");
+    let message = message.downcast_ref::<String>().expect("a message");
+    assert!(message.contains("the module takes no arguments"), "{message}");
+}
+
+#[test]
+fn the_module_can_be_unloaded_and_loaded_again() {
+    let mut builder = Server::builder();
+    if server_version().has_redis(7, 0) {
+        builder = builder.config("enable-module-command", "yes");
+    }
+    let mut bench = Bench::on(builder.start());
+    let path = harness::module::path();
+    for _ in 0..3 {
+        bench.take("k 5 1/h");
+        bench.connection.ask::<()>("MODULE UNLOAD rl");
+        let _: () = cmd("MODULE").arg("LOAD").arg(path.to_str()).query(&mut bench.connection).unwrap();
+    }
+    assert_eq!(bench.peek("k 5 1/h 0")[1], 2, "the buckets are the server's, and stay");
+}
