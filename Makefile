@@ -1,0 +1,41 @@
+# Every task that a person runs. What takes more than a line is in scripts/.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-matrix servers run build lint bench clean
+
+help: ## List the tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing (done by the other tasks)
+	@scripts/setup
+
+demo: setup ## Show the module at work in a throw-away cluster of three nodes
+	@cargo run --quiet --locked --example demo
+
+test: setup ## Run all tests, those on a real server included (RL_SERVER=path for another one)
+	cargo test --locked --workspace
+
+test-matrix: servers ## Run the server tests on every supported server
+	@scripts/matrix
+
+servers: setup ## Fetch the other servers of the matrix into target/servers
+	@scripts/setup servers
+	@scripts/servers
+
+run: setup ## Start one server with the module in the foreground (PORT=6379)
+	@scripts/run
+
+build: setup ## Build the module for production
+	cargo build --release --locked
+	@echo "loadmodule $(CURDIR)/target/release/$$(cd target/release && ls libredis_token_bucket.so libredis_token_bucket.dylib 2>/dev/null)"
+
+lint: setup ## Check formatting, clippy and the documentation, warnings denied
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+
+bench: setup ## Compare the costs with a Lua script's and others'
+	cargo bench --locked
+
+clean: ## Remove what was built and fetched
+	cargo clean
