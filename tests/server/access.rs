@@ -24,15 +24,14 @@ fn categories_give_and_take_the_commands() {
     let mut bench = Bench::new();
     let categories: Vec<String> = bench.connection.ask("ACL CAT");
     if categories.iter().any(|category| category == "ratelimit") {
-        let commands: Vec<String> = bench.connection.ask("ACL CAT ratelimit");
-        assert!(
-            ["rl.take", "rl.peek"].iter().all(|name| commands.iter().any(|command| command == name)),
-            "{commands:?}"
-        );
+        // Not by ACL CAT ratelimit: Redis 7.4 and Valkey 8.0 list no module's commands there.
         bench.connection.ask::<()>("ACL SETUSER limiter on nopass ~* +@ratelimit");
         let mut limited = bench.server.connection();
         limited.ask::<()>("AUTH limiter any");
-        assert_eq!(limited.ask::<[i64; 4]>("RL.TAKE k 5 1")[0], 1);
+        for command in ["RL.TAKE", "RL.PEEK"] {
+            assert_eq!(limited.ask::<[i64; 4]>(&format!("{command} k 5 1"))[0], 1);
+        }
+        assert!(limited.ask_error("GET k").starts_with("NOPERM"));
     } else {
         // Redis before 7.4 lets no module add a category.
         let version = server_version();
