@@ -12,6 +12,7 @@ mod binary;
 mod cluster;
 pub mod module;
 mod port;
+mod running;
 mod server;
 pub mod wait;
 
@@ -19,4 +20,5 @@ pub use ask::Ask;
 pub use binary::{Vendor, Version, server_version};
 pub use cluster::Cluster;
 pub use redis;
+pub use running::end_all_on_ctrl_c;
 pub use server::{Builder, Server};

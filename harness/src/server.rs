@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use redis::{Client, Connection};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::ask::Ask;
 use crate::binary::{server_binary, server_version};
 use crate::port::Port;
-use crate::{module, wait};
+use crate::{module, running, wait};
 
 /// How long one command of a test may take before the test fails.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -81,7 +81,7 @@ impl Builder {
     pub fn start(self) -> Server {
         let dir = tempfile::Builder::new().prefix("rl-").tempdir().expect("a temporary directory");
         let port = self.tcp.then(Port::lease);
-        let mut server = Server { child: None, dir, port, builder: self };
+        let mut server = Server { pid: None, dir, port, builder: self };
         server.launch();
         server
     }
@@ -90,7 +90,7 @@ impl Builder {
 /// A running server. It is killed, and its directory removed, when this is dropped.
 #[derive(Debug)]
 pub struct Server {
-    child: Option<Child>,
+    pid: Option<u32>,
     dir: TempDir,
     port: Option<Port>,
     builder: Builder,
@@ -136,16 +136,13 @@ impl Server {
             command.arg("--loadmodule").arg(module::path()).args(&self.builder.module_arguments);
         }
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        self.child = Some(child);
+        self.pid = Some(running::add(child, self.dir.path()));
         self.await_ready();
     }
 
-    fn await_ready(&mut self) {
+    fn await_ready(&self) {
         let ready = wait::try_until(wait::PATIENCE, || {
-            if let Some(child) = &mut self.child
-                && let Ok(Some(status)) = child.try_wait()
-            {
-                self.child = None;
+            if let Some(status) = self.pid.and_then(running::ended) {
                 return Ok(Err(format!("it ended with {status}")));
             }
             let mut connection = self.try_connection("").map_err(|error| error.to_string())?;
@@ -198,7 +195,7 @@ impl Server {
 
     /// The process id; of no use after [`Server::kill`].
     pub fn pid(&self) -> u32 {
-        self.child.as_ref().expect("the server is running").id()
+        self.pid.expect("the server is running")
     }
 
     /// Its directory, where it keeps its data.
@@ -246,10 +243,8 @@ impl Server {
 
     /// Kills the process (SIGKILL): nothing more is written.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // It may have ended by itself, which is as good.
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(pid) = self.pid.take() {
+            running::end(pid);
         }
     }
 
@@ -257,11 +252,11 @@ impl Server {
     pub fn shutdown(&mut self) {
         // The connection breaks instead of a reply.
         let _ = self.connection().try_ask::<String>("SHUTDOWN");
-        let mut child = self.child.take().expect("the server is running");
-        wait::until(wait::PATIENCE, "the server to shut down", || match child.try_wait() {
-            Ok(Some(_)) => Ok(()),
-            other => Err(format!("{other:?}")),
+        wait::until(wait::PATIENCE, "the server to shut down", || match running::ended(self.pid()) {
+            Some(_) => Ok(()),
+            None => Err("still running".to_owned()),
         });
+        self.kill();
     }
 
     /// Starts the process again on the same data, after [`Server::kill`] or [`Server::shutdown`].
