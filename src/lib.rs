@@ -4,6 +4,9 @@
 //! |---|---|---|
 //! | `RL.TAKE key capacity rate [cost]` | takes `cost` tokens, or nothing at all | `commands/take.rs` |
 //! | `RL.PEEK key capacity rate [cost]` | says what RL.TAKE would answer; changes nothing | `commands/peek.rs` |
+//! | `RL.TAKEALL key capacity rate cost [...]` | takes from every bucket, or from none | `commands/takeall.rs` |
+//! | `RL.GIVE key capacity rate amount` | gives tokens back, never above capacity | `commands/give.rs` |
+//! | `RL.CHARGE key capacity rate amount` | takes unconditionally; the balance may go below zero | `commands/charge.rs` |
 //!
 //! A request runs through the directories in this order: `server/` receives it (and holds every unsafe call),
 //! `commands/` speaks the protocol, `request` checks the arguments, `store` reads the hash, the crate
@@ -39,6 +42,9 @@ fn register(loader: &server::Loader) -> Result<(), String> {
     store::prepare(loader.api());
     loader.command::<commands::Take>()?;
     loader.command::<commands::Peek>()?;
+    loader.command::<commands::TakeAll>()?;
+    loader.command::<commands::Give>()?;
+    loader.command::<commands::Charge>()?;
     #[cfg(debug_assertions)]
     loader.command::<commands::Panic>()?;
     loader.info::<stats::Stats>();

@@ -2,6 +2,7 @@
 //!
 //! Everything is checked before a key is opened, so a refused request has changed nothing.
 
+use arrayvec::ArrayVec;
 use redis_token_bucket_core::{Limit, Rate, Tokens};
 
 use crate::server::{Call, Error};
@@ -13,29 +14,67 @@ const RATE: Error =
     Error::Message(c"ERR rate must be tokens per second above 0, or tokens/period such as 100/m");
 const FILL: Error = Error::Message(c"ERR bucket must fill within 100 years");
 
-/// `capacity rate [cost]`: what is asked of one bucket.
+const AMOUNT: Error = Error::Message(c"ERR amount must be a number from 0 to 9007199254740991");
+const TOO_MANY: Error = Error::Message(c"ERR at most 64 buckets");
+const TWICE: Error = Error::Message(c"ERR a key is given twice");
+
+/// Most buckets in one RL.TAKEALL. Enough for any stack of limits, and few enough to keep all on the stack.
+pub(crate) const MAX_BUCKETS: usize = 64;
+
+/// Arguments of one bucket: `key capacity rate cost`.
+const BUCKET_ARGUMENTS: usize = 4;
+
+/// What is asked of one bucket.
 pub(crate) struct Request {
+    /// The position of its key among the arguments.
+    pub(crate) key: usize,
     pub(crate) limit: Limit,
-    pub(crate) cost: Tokens,
+    /// Tokens to take, give or charge.
+    pub(crate) amount: Tokens,
 }
 
 impl Request {
-    /// Reads `key capacity rate [cost]`, whose key is argument 1; `cost` is 1 when left out.
-    pub(crate) fn read(call: &Call<'_>) -> Result<Request, Error> {
+    /// Reads `key capacity rate [cost]`; the cost is 1 when left out.
+    pub(crate) fn take(call: &Call<'_>) -> Result<Request, Error> {
         call.check_arity(4..=5)?;
-        let limit = limit(call, 2)?;
-        let cost = if call.arity() == 5 { amount(call, 4, COST)? } else { Tokens::ONE };
-        Ok(Request { limit, cost })
+        Request::read(call, 1, COST)
     }
-}
 
-/// Reads `capacity rate` at argument `index` and the next.
-fn limit(call: &Call<'_>, index: usize) -> Result<Limit, Error> {
-    let capacity = amount(call, index, CAPACITY)?;
-    let rate = call.arg(index.saturating_add(1)).and_then(Rate::parse).ok_or(RATE)?;
-    Limit::new(capacity, rate).map_err(|_| FILL)
-}
+    /// Reads `key capacity rate amount`.
+    pub(crate) fn settle(call: &Call<'_>) -> Result<Request, Error> {
+        call.check_arity(5..=5)?;
+        Request::read(call, 1, AMOUNT)
+    }
 
-fn amount(call: &Call<'_>, index: usize, refusal: Error) -> Result<Tokens, Error> {
-    call.arg(index).and_then(Tokens::parse).ok_or(refusal)
+    /// Reads `key capacity rate cost [key capacity rate cost ...]`, all of different keys.
+    pub(crate) fn stack(call: &Call<'_>) -> Result<ArrayVec<Request, MAX_BUCKETS>, Error> {
+        let arguments = call.arity().saturating_sub(1);
+        if arguments == 0 || !arguments.is_multiple_of(BUCKET_ARGUMENTS) {
+            return Err(Error::WrongArity);
+        }
+        let mut requests = ArrayVec::new();
+        for key in (1..=arguments).step_by(BUCKET_ARGUMENTS) {
+            if requests.is_full() {
+                return Err(TOO_MANY);
+            }
+            let request = Request::read(call, key, COST)?;
+            if requests.iter().any(|earlier: &Request| call.arg(earlier.key) == call.arg(key)) {
+                return Err(TWICE);
+            }
+            requests.push(request);
+        }
+        Ok(requests)
+    }
+
+    fn read(call: &Call<'_>, key: usize, refusal: Error) -> Result<Request, Error> {
+        let arg = |offset: usize| call.arg(key.saturating_add(offset));
+        let capacity = arg(1).and_then(Tokens::parse).ok_or(CAPACITY)?;
+        let rate = arg(2).and_then(Rate::parse).ok_or(RATE)?;
+        let amount = match arg(3) {
+            None => Tokens::ONE,
+            Some(text) => Tokens::parse(text).ok_or(refusal)?,
+        };
+        let limit = Limit::new(capacity, rate).map_err(|_| FILL)?;
+        Ok(Request { key, limit, amount })
+    }
 }

@@ -50,6 +50,13 @@ pub(crate) struct Stats {
     pub(crate) take_errors: Count,
     pub(crate) peeks: Count,
     pub(crate) peek_errors: Count,
+    pub(crate) takeall_allowed: Count,
+    pub(crate) takeall_denied: Count,
+    pub(crate) takeall_errors: Count,
+    pub(crate) gives: Count,
+    pub(crate) give_errors: Count,
+    pub(crate) charges: Count,
+    pub(crate) charge_errors: Count,
 }
 
 pub(crate) static STATS: Stats = Stats {
@@ -58,6 +65,13 @@ pub(crate) static STATS: Stats = Stats {
     take_errors: Count::zero(),
     peeks: Count::zero(),
     peek_errors: Count::zero(),
+    takeall_allowed: Count::zero(),
+    takeall_denied: Count::zero(),
+    takeall_errors: Count::zero(),
+    gives: Count::zero(),
+    give_errors: Count::zero(),
+    charges: Count::zero(),
+    charge_errors: Count::zero(),
 };
 
 impl Report for Stats {
@@ -71,6 +85,13 @@ impl Report for Stats {
             (c"take_errors", &STATS.take_errors),
             (c"peeks", &STATS.peeks),
             (c"peek_errors", &STATS.peek_errors),
+            (c"takeall_allowed", &STATS.takeall_allowed),
+            (c"takeall_denied", &STATS.takeall_denied),
+            (c"takeall_errors", &STATS.takeall_errors),
+            (c"gives", &STATS.gives),
+            (c"give_errors", &STATS.give_errors),
+            (c"charges", &STATS.charges),
+            (c"charge_errors", &STATS.charge_errors),
         ] {
             section.count(name, count.0.load(Ordering::Relaxed));
         }

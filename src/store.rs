@@ -15,7 +15,6 @@ use crate::server::{Api, Call, Error, Key, KeyKind, Mode, Text};
 const WRONG_TYPE: Error =
     Error::Message(c"WRONGTYPE Operation against a key holding the wrong kind of value");
 const NOT_A_BUCKET: Error = Error::Message(c"WRONGTYPE the hash at this key is not a token bucket");
-const NO_KEY: Error = Error::WrongArity;
 
 /// What is added to twice the time to fill, in ms, for the expiry of a bucket that fills at once.
 const EXPIRY_MARGIN_MILLIS: u64 = 1000;
@@ -53,7 +52,7 @@ impl<'c> Slot<'c> {
     /// # Errors
     /// If there is something at the key that is not a bucket.
     pub(crate) fn open(call: &'c Call<'c>, index: usize, mode: Mode) -> Result<Slot<'c>, Error> {
-        let key = call.open_key(index, mode).ok_or(NO_KEY)?;
+        let key = call.open_key(index, mode).ok_or(Error::WrongArity)?;
         let bucket = match key.kind() {
             KeyKind::Missing => None,
             KeyKind::Hash => Some(read(&key).ok_or(NOT_A_BUCKET)?),

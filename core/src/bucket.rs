@@ -150,6 +150,17 @@ impl Level {
         Level { tokens: Tokens::from_nanos(nanos), ..*self }
     }
 
+    /// The same bucket with `amount` more in it, as far as its capacity goes.
+    pub fn plus(&self, amount: Tokens) -> Level {
+        let nanos = self.tokens.nanos().saturating_add(amount.nanos()).min(self.limit.capacity.nanos());
+        Level { tokens: Tokens::from_nanos(nanos), ..*self }
+    }
+
+    /// True if it holds its capacity.
+    pub fn is_full(&self) -> bool {
+        self.tokens >= self.limit.capacity
+    }
+
     /// The answer `outcome` together with what this level holds.
     pub fn decision(&self, outcome: Outcome) -> Decision {
         let missing = self.limit.capacity.nanos().saturating_sub(self.tokens.nanos());

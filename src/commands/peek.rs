@@ -1,6 +1,6 @@
 //! `RL.PEEK key capacity rate [cost]`
 
-use super::{BUCKET_AND_COST, reply_decision};
+use super::{TAKE_ARGS, reply_decision};
 use crate::clock;
 use crate::request::Request;
 use crate::server::{Call, Command, Description, Error, Mode};
@@ -19,12 +19,12 @@ impl Command for Peek {
         flags: c"readonly fast",
         acl_categories: c"read fast",
         keys: (1, 1, 1),
-        args: BUCKET_AND_COST,
+        args: TAKE_ARGS,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Error> {
-        let Request { limit, cost } = Request::read(call)?;
-        let slot = Slot::open(call, 1, Mode::Read)?;
+        let Request { key, limit, amount: cost } = Request::take(call)?;
+        let slot = Slot::open(call, key, Mode::Read)?;
         let (decision, _) = limit.level(slot.bucket(), clock::now()).take(cost);
         STATS.peeks.add_one();
         reply_decision(call, &decision);

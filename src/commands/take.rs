@@ -2,7 +2,7 @@
 
 use redis_token_bucket_core::Tokens;
 
-use super::{BUCKET_AND_COST, reply_decision};
+use super::{TAKE_ARGS, reply_decision};
 use crate::clock;
 use crate::request::Request;
 use crate::server::{Call, Command, Description, Error, Mode};
@@ -21,12 +21,12 @@ impl Command for Take {
         flags: c"write deny-oom fast",
         acl_categories: c"write fast",
         keys: (1, 1, 1),
-        args: BUCKET_AND_COST,
+        args: TAKE_ARGS,
     };
 
     fn run(call: &Call<'_>) -> Result<(), Error> {
-        let Request { limit, cost } = Request::read(call)?;
-        let slot = Slot::open(call, 1, Mode::Write)?;
+        let Request { key, limit, amount: cost } = Request::take(call)?;
+        let slot = Slot::open(call, key, Mode::Write)?;
         let now = clock::now();
         let level = limit.level(slot.bucket(), now);
         let (decision, left) = level.take(cost);

@@ -1,0 +1,88 @@
+//! `RL.TAKEALL key capacity rate cost [key capacity rate cost ...]`
+
+use arrayvec::ArrayVec;
+use redis_token_bucket_core::{Decision, Level, Outcome, Tokens};
+
+use super::{CAPACITY, COST, KEY, RATE, reply_decision, retry_after};
+use crate::clock;
+use crate::request::{MAX_BUCKETS, Request};
+use crate::server::{Arg, Call, Command, Description, Error, Mode};
+use crate::stats::STATS;
+use crate::store::Slot;
+
+pub(crate) struct TakeAll;
+
+impl Command for TakeAll {
+    const DESCRIPTION: Description = Description {
+        name: c"rl.takeall",
+        summary: c"Takes tokens from every one of several buckets, or from none.",
+        complexity: c"O(N) where N is the number of buckets",
+        since: c"0.1.0",
+        arity: -5,
+        flags: c"write deny-oom",
+        acl_categories: c"write slow",
+        keys: (1, -1, 4),
+        args: ARGS,
+    };
+
+    fn run(call: &Call<'_>) -> Result<(), Error> {
+        let requests = Request::stack(call)?;
+        let mut slots: ArrayVec<Slot<'_>, MAX_BUCKETS> = ArrayVec::new();
+        for request in &requests {
+            slots.push(Slot::open(call, request.key, Mode::Write)?);
+        }
+        // One reading for all: the stack is judged at one moment.
+        let now = clock::now();
+        let judged: ArrayVec<(Level, Outcome), MAX_BUCKETS> = slots
+            .iter()
+            .zip(&requests)
+            .map(|(slot, request)| {
+                let level = request.limit.level(slot.bucket(), now);
+                (level, level.outcome(request.amount))
+            })
+            .collect();
+        let verdict = judged.iter().map(|(_, outcome)| *outcome).fold(Outcome::Allowed, later);
+        let allowed = verdict == Outcome::Allowed;
+        let results: ArrayVec<(Level, Decision), MAX_BUCKETS> = judged
+            .iter()
+            .zip(&requests)
+            .map(|((level, outcome), request)| {
+                let level = if allowed { level.minus(request.amount) } else { *level };
+                (level, level.decision(*outcome))
+            })
+            .collect();
+
+        // All is computed; from here on nothing can fail, and the buckets stay together.
+        for ((slot, request), (level, decision)) in slots.iter().zip(&requests).zip(&results) {
+            match request.amount {
+                Tokens::ZERO => {}
+                _ if allowed || level.repaired() => slot.write(level, decision, now),
+                _ => slot.keep(decision, now),
+            }
+        }
+        let count = if allowed { &STATS.takeall_allowed } else { &STATS.takeall_denied };
+        count.add_one();
+        call.reply_array(results.len().saturating_add(2));
+        call.reply_integer(allowed.into());
+        call.reply_integer(retry_after(verdict));
+        for (_, decision) in &results {
+            reply_decision(call, decision);
+        }
+        Ok(())
+    }
+
+    fn count_error() {
+        STATS.takeall_errors.add_one();
+    }
+}
+
+const ARGS: &[Arg] = &[KEY, CAPACITY, RATE, COST];
+
+/// The outcome that holds longer: never, then the longest wait.
+fn later(left: Outcome, right: Outcome) -> Outcome {
+    match (left, right) {
+        (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
+        (Outcome::RetryAfter(left), Outcome::RetryAfter(right)) => Outcome::RetryAfter(left.max(right)),
+        (Outcome::Allowed, other) | (other, Outcome::Allowed) => other,
+    }
+}
