@@ -47,12 +47,13 @@ impl Request {
     }
 
     /// Reads `key capacity rate cost [key capacity rate cost ...]`, all of different keys.
-    pub(crate) fn stack(call: &Call<'_>) -> Result<ArrayVec<Request, MAX_BUCKETS>, Error> {
+    ///
+    /// Into a vector of the caller's: to return one would copy its whole capacity.
+    pub(crate) fn stack(call: &Call<'_>, requests: &mut ArrayVec<Request, MAX_BUCKETS>) -> Result<(), Error> {
         let arguments = call.arity().saturating_sub(1);
         if arguments == 0 || !arguments.is_multiple_of(BUCKET_ARGUMENTS) {
             return Err(Error::WrongArity);
         }
-        let mut requests = ArrayVec::new();
         for key in (1..=arguments).step_by(BUCKET_ARGUMENTS) {
             if requests.is_full() {
                 return Err(TOO_MANY);
@@ -63,7 +64,7 @@ impl Request {
             }
             requests.push(request);
         }
-        Ok(requests)
+        Ok(())
     }
 
     fn read(call: &Call<'_>, key: usize, refusal: Error) -> Result<Request, Error> {

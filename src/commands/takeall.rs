@@ -26,31 +26,28 @@ impl Command for TakeAll {
     };
 
     fn run(call: &Call<'_>) -> Result<(), Error> {
-        let requests = Request::stack(call)?;
-        let mut slots: ArrayVec<Slot<'_>, MAX_BUCKETS> = ArrayVec::new();
+        let mut requests = Stack::new();
+        Request::stack(call, &mut requests)?;
+        let mut slots: Stack<Slot<'_>> = Stack::new();
         for request in &requests {
             slots.push(Slot::open(call, request.key, Mode::Write)?);
         }
         // One reading for all: the stack is judged at one moment.
         let now = clock::now();
-        let judged: ArrayVec<(Level, Outcome), MAX_BUCKETS> = slots
-            .iter()
-            .zip(&requests)
-            .map(|(slot, request)| {
-                let level = request.limit.level(slot.bucket(), now);
-                (level, level.outcome(request.amount))
-            })
-            .collect();
-        let verdict = judged.iter().map(|(_, outcome)| *outcome).fold(Outcome::Allowed, later);
+        let mut verdict = Outcome::Allowed;
+        let mut judged: Stack<(Level, Outcome)> = Stack::new();
+        for (slot, request) in slots.iter().zip(&requests) {
+            let level = request.limit.level(slot.bucket(), now);
+            let outcome = level.outcome(request.amount);
+            verdict = later(verdict, outcome);
+            judged.push((level, outcome));
+        }
         let allowed = verdict == Outcome::Allowed;
-        let results: ArrayVec<(Level, Decision), MAX_BUCKETS> = judged
-            .iter()
-            .zip(&requests)
-            .map(|((level, outcome), request)| {
-                let level = if allowed { level.minus(request.amount) } else { *level };
-                (level, level.decision(*outcome))
-            })
-            .collect();
+        let mut results: Stack<(Level, Decision)> = Stack::new();
+        for ((level, outcome), request) in judged.iter().zip(&requests) {
+            let after = if allowed { level.minus(request.amount) } else { *level };
+            results.push((after, after.decision(*outcome)));
+        }
 
         // All is computed; from here on nothing can fail, and the buckets stay together.
         for ((slot, request), (level, decision)) in slots.iter().zip(&requests).zip(&results) {
@@ -75,6 +72,9 @@ impl Command for TakeAll {
         STATS.takeall_errors.add_one();
     }
 }
+
+/// One of something for each bucket, without an allocation.
+type Stack<T> = ArrayVec<T, MAX_BUCKETS>;
 
 const ARGS: &[Arg] = &[KEY, CAPACITY, RATE, COST];
 
