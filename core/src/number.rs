@@ -57,6 +57,9 @@ impl Decimal {
         }
         let mut significand = Significand::default();
         let mut rest = significand.read(text)?;
+        if rest.is_empty() {
+            return Some(Decimal { digits: significand.digits, exponent: significand.exponent });
+        }
         if let [b'.', fraction @ ..] = rest {
             rest = significand.read(fraction)?;
             // At most MAX_NUMBER_LEN, so the cast and the subtraction are exact.
@@ -100,6 +103,7 @@ impl Significand {
     const CHUNK: usize = 18;
 
     /// Takes the run of digits that `text` must begin with, and returns what follows it.
+    #[inline]
     fn read<'a>(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
         let mut rest = text;
         loop {
@@ -120,6 +124,7 @@ impl Significand {
 
     /// Appends `len` digits, or counts them where there is no room: 20 digits or more are kept, any balance and argument
     /// to the last of its nine places.
+    #[inline]
     fn append(&mut self, chunk: u64, len: i32) {
         let grown = match self.digits {
             0 => Some(u128::from(chunk)),

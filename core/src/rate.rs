@@ -48,19 +48,19 @@ impl Rate {
     /// assert!(Rate::parse(b"0").is_none());
     /// ```
     pub fn parse(text: &[u8]) -> Option<Rate> {
-        let (tokens, period, unit) = match text.iter().position(|&byte| byte == b'/') {
-            None => (text, ONE, SECOND),
-            Some(slash) => {
+        let (tokens, period, unit) = match Decimal::parse(text) {
+            Some(tokens) => (tokens, ONE, SECOND),
+            None => {
+                let slash = text.iter().position(|&byte| byte == b'/')?;
                 let (tokens, rest) = text.split_at(slash);
                 let (period, unit) = split_unit(rest.get(1..)?);
                 let period = match period {
                     [] if rest.len() > 1 => ONE,
                     number => Decimal::parse(number)?,
                 };
-                (tokens, period, unit)
+                (Decimal::parse(tokens)?, period, unit)
             }
         };
-        let tokens = Decimal::parse(tokens)?;
         if tokens.digits == 0 || period.digits == 0 {
             return None;
         }
