@@ -25,7 +25,6 @@ const MICROS_PER_MILLI: u64 = 1_000;
 pub struct Limit {
     capacity: Tokens,
     rate: Rate,
-    fill_micros: u64,
 }
 
 /// The bucket would take more than 100 years to fill: see [`FILL_LIMIT_MICROS`].
@@ -47,11 +46,7 @@ impl Limit {
     /// If it takes more than 100 years to fill. (A closed bucket, capacity 0, is always full.)
     pub fn new(capacity: Tokens, rate: Rate) -> Result<Limit, LimitError> {
         let nanos = capacity.nanos().max(0).unsigned_abs();
-        let micros = if nanos == 0 { 0 } else { rate.micros_until(0, nanos) };
-        match u64::try_from(micros) {
-            Ok(fill_micros) if fill_micros <= FILL_LIMIT_MICROS => Ok(Limit { capacity, rate, fill_micros }),
-            _ => Err(LimitError),
-        }
+        if rate.brings(nanos, FILL_LIMIT_MICROS) { Ok(Limit { capacity, rate }) } else { Err(LimitError) }
     }
 
     /// Most tokens the bucket holds.
@@ -61,7 +56,10 @@ impl Limit {
 
     /// Time from empty to full in µs, rounded up.
     pub fn fill_micros(&self) -> u64 {
-        self.fill_micros
+        match self.capacity.nanos().max(0).unsigned_abs() {
+            0 => 0,
+            nanos => u64::try_from(self.rate.micros_until(0, nanos)).unwrap_or(u64::MAX),
+        }
     }
 
     /// What `stored` holds at `now` (Unix time in µs). Nothing stored is a full bucket.
@@ -72,7 +70,7 @@ impl Limit {
         let Some(Bucket { tokens, at: stored_at }) = stored else {
             return Level { limit: *self, now, at: now, tokens: self.capacity, repaired: false };
         };
-        let repaired = stored_at.saturating_sub(now) > self.fill_micros;
+        let repaired = stored_at > now && stored_at.saturating_sub(now) > self.fill_micros();
         let since = if repaired { now } else { stored_at };
         let at = since.max(now);
         let nanos = tokens.nanos().max(-DEBT_LIMIT_NANOS);

@@ -108,13 +108,15 @@ impl Significand {
         let mut rest = text;
         loop {
             let (mut chunk, mut len) = (0_u64, 0_usize);
-            while let [digit @ b'0'..=b'9', tail @ ..] = rest
-                && len < Self::CHUNK
-            {
-                rest = tail;
-                chunk = chunk.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0'))); // below 10^18
+            for byte in rest.iter().take(Self::CHUNK) {
+                let digit = byte.wrapping_sub(b'0');
+                if digit > 9 {
+                    break;
+                }
+                chunk = chunk.wrapping_mul(10).wrapping_add(digit.into()); // below 10^18
                 len = len.wrapping_add(1);
             }
+            rest = rest.get(len..)?;
             self.append(chunk, len as i32);
             if len < Self::CHUNK {
                 return (rest.len() != text.len()).then_some(rest);

@@ -116,6 +116,16 @@ impl Rate {
         mul_add_div(amount.saturating_sub(1), micros, plus, self.nanos)
     }
 
+    /// True if `amount` nanotokens accrue within `micros`, by multiplication alone: every call asks this of its limit.
+    pub(crate) fn brings(&self, amount: u128, micros: u64) -> bool {
+        match (amount.checked_mul(self.micros.get().into()), self.nanos.get().checked_mul(micros.into())) {
+            // `nanos` is over 64 bits then, so by the invariant `self.micros` is 1, and any amount is the smaller side.
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(needed), Some(brought)) => needed <= brought,
+        }
+    }
+
     /// How far R has come towards its next nanotoken at `at`: (`at`·nanos) mod micros.
     fn phase(&self, at: u64) -> u128 {
         if self.micros == NonZero::<u64>::MIN {

@@ -8,6 +8,10 @@ use core::num::NonZero;
 /// is in one of these cases: see the invariant of [`Rate`](crate::Rate).
 pub(crate) fn mul_add_div(a: u128, b: u128, plus: u128, divisor: NonZero<u128>) -> u128 {
     if let Some(sum) = a.checked_mul(b).and_then(|product| product.checked_add(plus)) {
+        // Most rates are whole nanotokens per µs, and a division costs as much as all the rest.
+        if divisor.get() == 1 {
+            return sum;
+        }
         return match (u64::try_from(sum), NonZero::<u64>::try_from(divisor)) {
             (Ok(sum), Ok(divisor)) => u128::from(sum / divisor),
             _ => sum / divisor,
