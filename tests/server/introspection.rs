@@ -10,16 +10,24 @@ use crate::bucket::Bench;
 #[test]
 fn commands_declare_their_flags_and_keys() {
     let mut bench = Bench::new();
-    for (command, flags) in
-        [("rl.take", &["write", "denyoom", "fast"][..]), ("rl.peek", &["readonly", "fast"])]
-    {
+    for (command, flags, keys) in [
+        ("rl.take", &["write", "denyoom", "fast"][..], [1, 1, 1]),
+        ("rl.peek", &["readonly", "fast"], [1, 1, 1]),
+        ("rl.takeall", &["write", "denyoom"], [1, -1, 4]),
+        ("rl.give", &["write", "fast"], [1, 1, 1]),
+        ("rl.charge", &["write", "denyoom", "fast"], [1, 1, 1]),
+    ] {
         let reply: Vec<Vec<Value>> = bench.connection.ask(&format!("COMMAND INFO {command}"));
         let info = &reply[0];
         let declared: Vec<String> = harness::redis::from_redis_value_ref(&info[2]).unwrap();
         for flag in flags {
             assert!(declared.iter().any(|name| name == flag), "{command} lacks {flag}: {declared:?}");
         }
-        assert_eq!(info[3..6], [1, 1, 1].map(Value::Int), "{command}: first key, last key, step");
+        let known = ["write", "readonly", "denyoom", "fast"];
+        let ours: Vec<&str> =
+            declared.iter().map(String::as_str).filter(|flag| known.contains(flag)).collect();
+        assert_eq!(ours.len(), flags.len(), "{command}: {declared:?}");
+        assert_eq!(info[3..6], keys.map(Value::Int), "{command}: first key, last key, step");
     }
 }
 
@@ -39,7 +47,13 @@ fn commands_are_documented() {
         return; // Redis 6.2 has no COMMAND DOCS.
     }
     let mut bench = Bench::new();
-    for command in ["rl.take", "rl.peek"] {
+    for (command, names) in [
+        ("rl.take", &["key", "capacity", "rate", "cost"][..]),
+        ("rl.peek", &["key", "capacity", "rate", "cost"]),
+        ("rl.takeall", &["bucket"]),
+        ("rl.give", &["key", "capacity", "rate", "amount"]),
+        ("rl.charge", &["key", "capacity", "rate", "amount"]),
+    ] {
         let docs: HashMap<String, HashMap<String, Value>> =
             bench.connection.ask(&format!("COMMAND DOCS {command}"));
         let docs = &docs[command];
@@ -48,11 +62,11 @@ fn commands_are_documented() {
         }
         let arguments: Vec<HashMap<String, Value>> =
             harness::redis::from_redis_value_ref(&docs["arguments"]).unwrap();
-        let names: Vec<String> = arguments
+        let documented: Vec<String> = arguments
             .iter()
             .map(|argument| harness::redis::from_redis_value_ref(&argument["name"]).unwrap())
             .collect();
-        assert_eq!(names, ["key", "capacity", "rate", "cost"]);
+        assert_eq!(documented, names, "{command}");
     }
 }
 

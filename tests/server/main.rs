@@ -12,5 +12,7 @@ mod concurrency;
 mod introspection;
 mod persistence;
 mod replication;
+mod settle;
 mod state;
+mod takeall;
 mod transactions;
