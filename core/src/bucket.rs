@@ -104,6 +104,26 @@ pub enum Outcome {
     Never,
 }
 
+impl Outcome {
+    /// The outcome of a request that needs both: allowed if both are, else what holds longer.
+    ///
+    /// ```
+    /// use redis_token_bucket_core::Outcome::{Allowed, Never, RetryAfter};
+    ///
+    /// assert_eq!(Allowed.and(RetryAfter(5)), RetryAfter(5));
+    /// assert_eq!(RetryAfter(20).and(RetryAfter(5)), RetryAfter(20));
+    /// assert_eq!(Never.and(RetryAfter(5)), Never);
+    /// ```
+    #[must_use]
+    pub fn and(self, other: Outcome) -> Outcome {
+        match (self, other) {
+            (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
+            (Outcome::RetryAfter(left), Outcome::RetryAfter(right)) => Outcome::RetryAfter(left.max(right)),
+            (Outcome::Allowed, other) | (other, Outcome::Allowed) => other,
+        }
+    }
+}
+
 /// The answer to one request about one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {

@@ -10,6 +10,7 @@ struct Oracle {
     stored: Option<(BigRational, BigRational)>,
 }
 
+#[derive(Clone)]
 struct OracleLevel {
     balance: BigRational,
     at: BigRational,
@@ -109,18 +110,35 @@ fn steps() -> impl Strategy<Value = i64> {
 
 const START: u64 = 1_700_000_000_000_000;
 
+/// What is done with an amount.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Take,
+    Give,
+    Charge,
+}
+
+fn operations() -> impl Strategy<Value = Operation> {
+    prop_oneof![4 => Just(Operation::Take), 1 => Just(Operation::Give), 1 => Just(Operation::Charge)]
+}
+
 #[derive(Debug)]
 struct Step {
     wait: i64,
+    operation: Operation,
     cost: Tokens,
     limit: Option<(Tokens, String, BigRational)>,
 }
 
 fn scripts(changing: bool) -> impl Strategy<Value = Vec<Step>> {
     let limit = prop::option::weighted(0.2, limits());
-    vec((steps(), amounts(), limit), 1..60).prop_map(move |steps| {
-        let step =
-            |(wait, cost, limit): (_, _, Option<_>)| Step { wait, cost, limit: limit.filter(|_| changing) };
+    vec((steps(), operations(), amounts(), limit), 1..60).prop_map(move |steps| {
+        let step = |(wait, operation, cost, limit): (_, _, _, Option<_>)| Step {
+            wait,
+            operation,
+            cost,
+            limit: limit.filter(|_| changing),
+        };
         steps.into_iter().map(step).collect()
     })
 }
@@ -133,7 +151,7 @@ fn compare(first: (Tokens, String, BigRational), script: Vec<Step>) -> Result<()
     let mut now = START;
     let mut stored: Option<Bucket> = None;
     let mut oracle = Oracle { stored: None };
-    for Step { wait, cost, limit } in script {
+    for Step { wait, operation, cost, limit } in script {
         if let Some(new) = limit {
             (capacity, text, rate) = new;
             slack_nanos += 1;
@@ -143,36 +161,35 @@ fn compare(first: (Tokens, String, BigRational), script: Vec<Step>) -> Result<()
         let limit = Limit::new(capacity, Rate::parse(text.as_bytes()).unwrap()).unwrap();
 
         let level = limit.level(stored, now);
-        let (decision, left) = level.take(cost);
         let exact_level = oracle.level(&exact(capacity), &rate, now);
         let spare = &exact_level.balance - exact(cost);
-        match decision.outcome {
-            Outcome::Allowed => {
-                prop_assert!(spare > -slack.clone(), "allowed with {spare} to spare");
-                stored = left.map(|left| left.stored());
-                oracle.take(&exact_level, &exact(cost));
+        // What is left by each, the outcome to be told and the cost it is about, and what to store of it.
+        let (decision, asked, left, after) = match operation {
+            Operation::Take => {
+                let (decision, left) = level.take(cost);
+                check_outcome(decision.outcome, &exact_level, cost, capacity, &slack)?;
+                let after = if left.is_some() { spare } else { exact_level.balance.clone() };
+                (decision, None, left, after)
             }
-            Outcome::Never => prop_assert!(cost > capacity, "{cost} of {capacity} is not never"),
-            Outcome::RetryAfter(millis) => {
-                prop_assert!(spare < slack, "denied with {spare} to spare");
-                let early = exact_level.millis_until(&(exact(cost) - &slack));
-                let late = exact_level.millis_until(&(exact(cost) + &slack));
-                let millis = ratio(millis.into(), 1);
-                prop_assert!(
-                    millis >= early && millis < &late + ratio(1, 1),
-                    "retry after {millis}, exact {early}..{late}"
-                );
+            Operation::Give => {
+                let left = level.plus(cost);
+                let after = (&exact_level.balance + exact(cost)).min(exact(capacity));
+                (left.decision(left.outcome(Tokens::ONE)), Some(Tokens::ONE), Some(left), after)
             }
-        }
-        if left.is_none() && level.repaired() {
-            prop_assert!(exact_level.repaired, "a possible time was replaced");
-            stored = Some(level.stored());
-            oracle.take(&exact_level, &ratio(0, 1));
-        }
-        let after = match decision.outcome {
-            Outcome::Allowed => spare,
-            _ => exact_level.balance.clone(),
+            Operation::Charge => {
+                let left = level.minus(cost);
+                (left.decision(left.outcome(Tokens::ONE)), Some(Tokens::ONE), Some(left), spare)
+            }
         };
+        if let Some(left) = left.or(level.repaired().then_some(level)) {
+            prop_assert!(exact_level.repaired || !level.repaired(), "a possible time was replaced");
+            stored = Some(left.stored());
+            oracle.take(&exact_level, &(&exact_level.balance - &after));
+        }
+        if let Some(cost) = asked {
+            let exact_level = OracleLevel { balance: after.clone(), ..exact_level.clone() };
+            check_outcome(decision.outcome, &exact_level, cost, capacity, &slack)?;
+        }
         let low = (&after - &slack).floor().max(ratio(0, 1));
         let high = (&after + &slack).floor().max(ratio(0, 1));
         let remaining = ratio(decision.remaining.into(), 1);
@@ -186,6 +203,32 @@ fn compare(first: (Tokens, String, BigRational), script: Vec<Step>) -> Result<()
             reset >= early && reset < &late + ratio(1, 1),
             "reset after {reset}, exact {early}..{late}"
         );
+    }
+    Ok(())
+}
+
+/// `outcome` must be what `cost` gets at `level`.
+fn check_outcome(
+    outcome: Outcome,
+    level: &OracleLevel,
+    cost: Tokens,
+    capacity: Tokens,
+    slack: &BigRational,
+) -> Result<(), TestCaseError> {
+    let spare = &level.balance - exact(cost);
+    match outcome {
+        Outcome::Allowed => prop_assert!(spare > -slack, "allowed with {spare} to spare"),
+        Outcome::Never => prop_assert!(cost > capacity, "{cost} of {capacity} is not never"),
+        Outcome::RetryAfter(millis) => {
+            prop_assert!(spare < *slack, "denied with {spare} to spare");
+            let early = level.millis_until(&(exact(cost) - slack));
+            let late = level.millis_until(&(exact(cost) + slack));
+            let millis = ratio(millis.into(), 1);
+            prop_assert!(
+                millis >= early && millis < &late + ratio(1, 1),
+                "retry after {millis}, exact {early}..{late}"
+            );
+        }
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ impl Command for TakeAll {
         for (slot, request) in slots.iter().zip(&requests) {
             let level = request.limit.level(slot.bucket(), now);
             let outcome = level.outcome(request.amount);
-            verdict = later(verdict, outcome);
+            verdict = verdict.and(outcome);
             judged.push((level, outcome));
         }
         let allowed = verdict == Outcome::Allowed;
@@ -77,12 +77,3 @@ impl Command for TakeAll {
 type Stack<T> = ArrayVec<T, MAX_BUCKETS>;
 
 const ARGS: &[Arg] = &[KEY, CAPACITY, RATE, COST];
-
-/// The outcome that holds longer: never, then the longest wait.
-fn later(left: Outcome, right: Outcome) -> Outcome {
-    match (left, right) {
-        (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
-        (Outcome::RetryAfter(left), Outcome::RetryAfter(right)) => Outcome::RetryAfter(left.max(right)),
-        (Outcome::Allowed, other) | (other, Outcome::Allowed) => other,
-    }
-}

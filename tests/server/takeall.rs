@@ -1,9 +1,13 @@
 //! RL.TAKEALL: all buckets of a stack, or none.
 
+use std::cell::RefCell;
 use std::thread;
 
 use harness::redis::{FromRedisValue, ParsingError, Value, cmd, from_redis_value_ref};
 use harness::{Ask, Cluster, Server};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use crate::bucket::{Bench, Reply, Timed};
 
@@ -227,6 +231,53 @@ fn overlapping_stacks_stay_exact_under_concurrency() {
         assert_eq!(taken + left, *capacity, "bucket {bucket}: {taken} taken, {left} left");
     }
     assert!(granted.iter().sum::<i64>() > 0, "nothing was granted");
+}
+
+/// Takes, gifts and charges on a stack, against integers: at one token in 30 days the test sees no refill.
+#[test]
+fn random_operations_agree_with_a_model() {
+    const KEYS: usize = 5;
+    let bench = RefCell::new(Bench::new());
+    let operation = (0..10_usize, vec((0..KEYS, 0..6_i64), 1..KEYS));
+    let script = (vec(1..12_i64, KEYS), vec(operation, 1..40));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(100));
+    let outcome = runner.run(&script, |(capacities, operations)| {
+        let mut bench = bench.borrow_mut();
+        bench.connection.ask::<()>("FLUSHALL");
+        let mut model = capacities.clone();
+        for (kind, mut stack) in operations {
+            stack.sort_by_key(|(key, _)| *key);
+            stack.dedup_by_key(|(key, _)| *key);
+            let argument = |&(key, cost): &(usize, i64)| format!("k{key} {} 1/30d {cost}", capacities[key]);
+            let (key, amount) = stack[0];
+            match kind {
+                0 => {
+                    model[key] = (model[key] + amount).min(capacities[key]);
+                    bench.reply(&format!("RL.GIVE {}", argument(&stack[0])));
+                }
+                1 => {
+                    model[key] -= amount;
+                    bench.reply(&format!("RL.CHARGE {}", argument(&stack[0])));
+                }
+                _ => {
+                    let arguments: Vec<String> = stack.iter().map(argument).collect();
+                    let reply: StackReply =
+                        bench.connection.ask(&format!("RL.TAKEALL {}", arguments.join(" ")));
+                    let each: Vec<bool> = stack.iter().map(|&(key, cost)| cost <= model[key]).collect();
+                    let all = each.iter().all(|&enough| enough);
+                    if all {
+                        stack.iter().for_each(|&(key, cost)| model[key] -= cost);
+                    }
+                    prop_assert_eq!(reply.allowed, i64::from(all));
+                    for ((bucket, &enough), &(key, _)) in reply.buckets.iter().zip(&each).zip(&stack) {
+                        prop_assert_eq!(&bucket[..2], &[i64::from(enough), model[key].max(0)], "k{}", key);
+                    }
+                }
+            }
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// kill -9 in mid-load: a stack's buckets, taken together always, are equal after the restart, and nothing that was
