@@ -34,7 +34,7 @@ fn assert_refused(bench: &mut Bench, arguments: &[&[u8]], error: &str) {
 /// A server that holds one of everything a refused call could damage.
 fn furnished() -> Bench {
     let mut bench = Bench::new();
-    bench.take("k 10 1 3");
+    bench.take("k 10 1/h 3");
     for line in [
         "SET string 1",
         "RPUSH list 1",

@@ -14,9 +14,15 @@ fn master_and_replica() -> (Bench, Bench) {
 #[test]
 fn a_replica_has_identical_fields_and_expiry() {
     let (mut master, mut replica) = master_and_replica();
-    for arguments in
-        ["a 10 1/h 3", "a 10 1/h 0.5", "b 5 7 5", "b 5 1/m 5", "c 1e6 12345.678 1", "a 10 1/d 1", "e 3 1/h 5"]
-    {
+    for arguments in [
+        "a 10 1/h 3",
+        "a 10 1/h 0.5",
+        "b 5 7/m 5",
+        "b 5 1/m 5",
+        "c 1e6 12.345678 1e5",
+        "a 10 1/d 1",
+        "e 3 1/h 5",
+    ] {
         master.take(arguments);
     }
     replica.server.await_offset_of(&master.server);

@@ -48,11 +48,11 @@ fn giving_to_a_missing_or_full_bucket_writes_nothing() {
     assert!(!bench.exists("k"));
     assert_eq!(bench.server.replication_offset(), before);
 
-    bench.take("k 10 1000 1");
-    bench.pass("k", 1000);
+    bench.take("k 10 1/h 1");
+    bench.pass("k", 3_600_000);
     let before = (bench.everything(), bench.server.replication_offset());
-    assert_eq!(bench.reply("RL.GIVE k 10 1000 3"), [1, 10, 0, 0]);
-    bench.reply("RL.GIVE k 10 1000 0");
+    assert_eq!(bench.reply("RL.GIVE k 10 1/h 3"), [1, 10, 0, 0]);
+    bench.reply("RL.GIVE k 10 1/h 0");
     assert_eq!((bench.everything(), bench.server.replication_offset()), before);
 }
 
@@ -168,7 +168,8 @@ fn gifts_and_charges_are_replicated_as_effects() {
     let master = Server::builder().tcp().start();
     let mut replica = Bench::on(Server::builder().start_replica_of(&master));
     let mut master = Bench::on(master);
-    for line in ["RL.CHARGE a 10 1/h 25.5", "RL.GIVE a 10 1/h 3", "RL.CHARGE b 10 7 1", "RL.GIVE b 10 7 0.5"]
+    for line in
+        ["RL.CHARGE a 10 1/h 25.5", "RL.GIVE a 10 1/h 3", "RL.CHARGE b 10 7/m 1", "RL.GIVE b 10 7/m 0.5"]
     {
         master.reply(line);
     }

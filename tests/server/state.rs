@@ -136,10 +136,10 @@ fn a_denial_under_slower_limits_extends_the_expiry_and_nothing_else() {
 #[test]
 fn a_denial_under_the_same_limits_changes_nothing() {
     let mut bench = Bench::new();
-    bench.take("k 10 1 10");
+    bench.take("k 10 1/h 10");
     let before = bench.everything();
     for _ in 0..1000 {
-        assert_eq!(bench.take("k 10 1 10")[0], 0);
+        assert_eq!(bench.take("k 10 1/h 10")[0], 0);
     }
     assert_eq!(bench.everything(), before);
 }
