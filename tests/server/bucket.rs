@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use harness::redis::Connection;
-use harness::{Ask, Server};
+use harness::{Ask, Server, wait};
 
 /// `[allowed, remaining, retry_after_ms, reset_after_ms]`
 pub(crate) type Reply = [i64; 4];
@@ -70,20 +70,23 @@ impl Bench {
     }
 }
 
-/// The Unix time in ms at which `key` expires; -1 for never. PEXPIRETIME came with Redis 7.0; before, the time left is
-/// added to the server's clock, both read at one instant, which a transaction is.
+/// The Unix time in ms at which `key` expires; -1 for never. PEXPIRETIME came with Redis 7.0; before, it is the time left
+/// and the server's clock, read within one millisecond.
 pub(crate) fn expire_at(connection: &mut Connection, key: &[u8]) -> i64 {
     if harness::server_version().has_redis(7, 0) {
         return harness::redis::cmd("PEXPIRETIME").arg(key).query(connection).expect("PEXPIRETIME");
     }
-    let (left, (seconds, micros)): (i64, (i64, i64)) = harness::redis::pipe()
-        .atomic()
-        .cmd("PTTL")
-        .arg(key)
-        .cmd("TIME")
-        .query(connection)
-        .expect("PTTL and TIME");
-    if left < 0 { left } else { left + seconds * 1000 + micros / 1000 }
+    wait::until(wait::PATIENCE, "a clock reading within one millisecond", || {
+        let mut transaction = harness::redis::pipe();
+        transaction.atomic().cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
+        let (before, left, after): ((i64, i64), i64, (i64, i64)) =
+            transaction.query(connection).map_err(|error| error.to_string())?;
+        let millis = |(seconds, micros): (i64, i64)| seconds * 1000 + micros / 1000;
+        if millis(before) != millis(after) {
+            return Err(format!("from {before:?} to {after:?}"));
+        }
+        Ok(if left < 0 { left } else { left + millis(after) })
+    })
 }
 
 /// A stretch of real time, to compare answers that it shortens.
