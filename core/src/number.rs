@@ -24,6 +24,9 @@ const WIDE_NANOS_PER_TOKEN: u128 = NANOS_PER_TOKEN as u128;
 const MAX_DIGITS: usize = 38;
 
 const POWERS: [u128; MAX_DIGITS + 1] = powers();
+/// Digits gathered before they are appended: what fits a `u64`.
+const CHUNK: usize = 18;
+
 const DIGITS_LIMIT: u128 = 100_000_000_000_000_000_000_000_000_000_000_000_000;
 
 #[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "evaluated by the compiler")]
@@ -55,24 +58,59 @@ impl Decimal {
         if text.len() > MAX_NUMBER_LEN {
             return None;
         }
-        let mut significand = Significand::default();
-        let mut rest = significand.read(text)?;
-        if rest.is_empty() {
-            return Some(Decimal { digits: significand.digits, exponent: significand.exponent });
+        let mut number = Decimal { digits: 0, exponent: 0 };
+        // Digits are gathered in a u64, whose arithmetic costs a fraction of a u128's: five numbers are read per request.
+        let (mut chunk, mut len) = (0_u64, 0_usize);
+        let (mut point, mut end) = (None, text.len());
+        for (at, byte) in text.iter().enumerate() {
+            let digit = byte.wrapping_sub(b'0');
+            if digit <= 9 {
+                if len == CHUNK {
+                    number.append(chunk, len);
+                    (chunk, len) = (0, 0);
+                }
+                chunk = chunk.wrapping_mul(10).wrapping_add(digit.into()); // below 10^18
+                len = len.wrapping_add(1);
+            } else if *byte == b'.' && point.is_none() {
+                point = Some(at);
+            } else {
+                end = at;
+                break;
+            }
         }
-        if let [b'.', fraction @ ..] = rest {
-            rest = significand.read(fraction)?;
-            // At most MAX_NUMBER_LEN, so the cast and the subtraction are exact.
-            significand.exponent = significand
-                .exponent
-                .saturating_sub_unsigned(fraction.len().saturating_sub(rest.len()) as u32);
-        }
-        if let [b'e' | b'E', exponent @ ..] = rest {
-            significand.exponent = significand.exponent.saturating_add(parse_exponent(exponent)?);
-        } else if !rest.is_empty() {
+        number.append(chunk, len);
+        let (whole, places) = match point {
+            None => (end, 0),
+            Some(at) => (at, end.checked_sub(at.saturating_add(1)).filter(|&places| places > 0)?),
+        };
+        if whole == 0 {
             return None;
         }
-        Some(Decimal { digits: significand.digits, exponent: significand.exponent })
+        number.exponent = number.exponent.saturating_sub_unsigned(places as u32); // at most MAX_NUMBER_LEN
+        match text.get(end..)? {
+            [] => {}
+            [b'e' | b'E', exponent @ ..] => {
+                number.exponent = number.exponent.saturating_add(parse_exponent(exponent)?);
+            }
+            _ => return None,
+        }
+        Some(number)
+    }
+
+    /// Appends `len` digits, at most [`CHUNK`], or counts them where there is no room: 20 digits or more are kept, of any
+    /// balance and argument all that its nine places need.
+    fn append(&mut self, chunk: u64, len: usize) {
+        let grown = match self.digits {
+            0 => Some(u128::from(chunk)),
+            digits => power_of_ten(len as i32)
+                .and_then(|power| digits.checked_mul(power))
+                .and_then(|digits| digits.checked_add(u128::from(chunk)))
+                .filter(|&digits| digits < DIGITS_LIMIT),
+        };
+        match grown {
+            Some(digits) => self.digits = digits,
+            None => self.exponent = self.exponent.saturating_add(len as i32),
+        }
     }
 
     /// The value in units of 10^-`places`, rounded to nearest (a half goes up); `u128::MAX` when it does not fit.
@@ -87,57 +125,6 @@ impl Decimal {
             power_of_ten(shift.saturating_neg())
                 .and_then(|power| self.digits.saturating_add(power >> 1).checked_div(power))
                 .unwrap_or(0)
-        }
-    }
-}
-
-/// The digits read so far, as [`Decimal`] keeps them.
-#[derive(Default)]
-struct Significand {
-    digits: u128,
-    exponent: i32,
-}
-
-impl Significand {
-    /// Digits added at once: what fits a `u64`, whose arithmetic costs a fraction of a `u128`'s.
-    const CHUNK: usize = 18;
-
-    /// Takes the run of digits that `text` must begin with, and returns what follows it.
-    #[inline]
-    fn read<'a>(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
-        let mut rest = text;
-        loop {
-            let (mut chunk, mut len) = (0_u64, 0_usize);
-            for byte in rest.iter().take(Self::CHUNK) {
-                let digit = byte.wrapping_sub(b'0');
-                if digit > 9 {
-                    break;
-                }
-                chunk = chunk.wrapping_mul(10).wrapping_add(digit.into()); // below 10^18
-                len = len.wrapping_add(1);
-            }
-            rest = rest.get(len..)?;
-            self.append(chunk, len as i32);
-            if len < Self::CHUNK {
-                return (rest.len() != text.len()).then_some(rest);
-            }
-        }
-    }
-
-    /// Appends `len` digits, or counts them where there is no room: 20 digits or more are kept, any balance and argument
-    /// to the last of its nine places.
-    #[inline]
-    fn append(&mut self, chunk: u64, len: i32) {
-        let grown = match self.digits {
-            0 => Some(u128::from(chunk)),
-            digits => power_of_ten(len)
-                .and_then(|power| digits.checked_mul(power))
-                .and_then(|digits| digits.checked_add(u128::from(chunk)))
-                .filter(|&digits| digits < DIGITS_LIMIT),
-        };
-        match grown {
-            Some(digits) => self.digits = digits,
-            None => self.exponent = self.exponent.saturating_add(len),
         }
     }
 }

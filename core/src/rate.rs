@@ -167,10 +167,10 @@ fn shorten(decimal: Decimal) -> Decimal {
 
 /// The fraction that a printed float stands for, if there is a simple one.
 fn float_fraction(decimal: Decimal) -> Option<(u128, u128)> {
-    let denominator = power_of_ten(decimal.exponent.checked_neg()?)?;
-    if decimal.digits < FLOAT_DIGITS || decimal.exponent > -1 {
+    if decimal.digits < FLOAT_DIGITS || decimal.exponent >= 0 {
         return None;
     }
+    let denominator = power_of_ten(decimal.exponent.checked_neg()?)?;
     convergents(decimal.digits, denominator).take_while(|&(_, q)| q <= FLOAT_DENOMINATOR).find(|&(p, q)| {
         // |p/q - value| <= value · 2^-52; with digits below 10^19 and q at most 10^6 only the power may be too large.
         match (p.checked_mul(denominator), q.checked_mul(decimal.digits)) {
