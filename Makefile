@@ -10,7 +10,7 @@ setup: ## Install what is missing (done by the other tasks)
 	@scripts/setup
 
 demo: setup ## Show the module at work in a throw-away cluster of three nodes
-	@cargo run --quiet --locked --example demo
+	@cargo run --locked --example demo
 
 test: setup ## Run all tests, those on a real server included (RL_SERVER=path for another one)
 	cargo test --locked --workspace
