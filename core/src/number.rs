@@ -55,6 +55,14 @@ pub(crate) struct Decimal {
 impl Decimal {
     /// Reads `5`, `0.25`, `1e3`, `1E-05`; anything else is `None`.
     pub(crate) fn parse(text: &[u8]) -> Option<Decimal> {
+        match Decimal::parse_prefix(text)? {
+            (number, []) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Reads the number that `text` begins with, and returns what follows it.
+    pub(crate) fn parse_prefix(text: &[u8]) -> Option<(Decimal, &[u8])> {
         if text.len() > MAX_NUMBER_LEN {
             return None;
         }
@@ -87,14 +95,13 @@ impl Decimal {
             return None;
         }
         number.exponent = number.exponent.saturating_sub_unsigned(places as u32); // at most MAX_NUMBER_LEN
-        match text.get(end..)? {
-            [] => {}
-            [b'e' | b'E', exponent @ ..] => {
-                number.exponent = number.exponent.saturating_add(parse_exponent(exponent)?);
-            }
-            _ => return None,
+        let mut rest = text.get(end..)?;
+        if let [b'e' | b'E', exponent @ ..] = rest {
+            let (exponent, after) = parse_exponent(exponent)?;
+            number.exponent = number.exponent.saturating_add(exponent);
+            rest = after;
         }
-        Some(number)
+        Some((number, rest))
     }
 
     /// Appends `len` digits, at most [`CHUNK`], or counts them where there is no room: 20 digits or more are kept, of any
@@ -129,20 +136,23 @@ impl Decimal {
     }
 }
 
-fn parse_exponent(text: &[u8]) -> Option<i32> {
-    let (negative, digits) = match text {
+/// Reads the exponent that `text` begins with, and returns what follows it.
+fn parse_exponent(text: &[u8]) -> Option<(i32, &[u8])> {
+    let (negative, text) = match text {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),
     };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at_checked(end)?;
+    if digits.is_empty() {
         return None;
     }
     // Beyond 10^100000 one exponent is as good as another; this keeps the sums that follow far from overflow.
     let size = digits.iter().fold(0_i32, |sum, digit| {
         sum.saturating_mul(10).saturating_add(i32::from(digit.wrapping_sub(b'0'))).min(100_000)
     });
-    Some(if negative { size.saturating_neg() } else { size })
+    Some((if negative { size.saturating_neg() } else { size }, rest))
 }
 
 /// Reads a signed decimal in units of 10^-`places`, clamped to the `i128` range.

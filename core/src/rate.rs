@@ -48,18 +48,17 @@ impl Rate {
     /// assert!(Rate::parse(b"0").is_none());
     /// ```
     pub fn parse(text: &[u8]) -> Option<Rate> {
-        let (tokens, period, unit) = match Decimal::parse(text) {
-            Some(tokens) => (tokens, ONE, SECOND),
-            None => {
-                let slash = text.iter().position(|&byte| byte == b'/')?;
-                let (tokens, rest) = text.split_at(slash);
-                let (period, unit) = split_unit(rest.get(1..)?);
-                let period = match period {
-                    [] if rest.len() > 1 => ONE,
-                    number => Decimal::parse(number)?,
+        let (tokens, period, unit) = match Decimal::parse_prefix(text)? {
+            (tokens, []) => (tokens, ONE, SECOND),
+            (tokens, [b'/', period @ ..]) => {
+                let (period, unit) = match period {
+                    [b'0'..=b'9', ..] => Decimal::parse_prefix(period)?,
+                    [_, ..] => (ONE, period),
+                    [] => return None,
                 };
-                (Decimal::parse(tokens)?, period, unit)
+                (tokens, period, unit_micros(unit)?)
             }
+            _ => return None,
         };
         if tokens.digits == 0 || period.digits == 0 {
             return None;
@@ -142,17 +141,17 @@ const ONE: Decimal = Decimal { digits: 1, exponent: 0 };
 /// A second in µs; the power of ten apart, so that the common rates need no division.
 const SECOND: Decimal = Decimal { digits: 1, exponent: 6 };
 
-/// Splits the unit off a period: the number before it, and the unit in µs.
-fn split_unit(text: &[u8]) -> (&[u8], Decimal) {
-    let (number, digits, exponent) = match text {
-        [number @ .., b'm', b's'] => (number, 1, 3),
-        [number @ .., b's'] => (number, 1, 6),
-        [number @ .., b'm'] => (number, 6, 7),
-        [number @ .., b'h'] => (number, 36, 8),
-        [number @ .., b'd'] => (number, 864, 8),
-        number => return (number, SECOND),
+/// A unit of time in µs; no unit is a second.
+fn unit_micros(text: &[u8]) -> Option<Decimal> {
+    let (digits, exponent) = match text {
+        b"ms" => (1, 3),
+        b"s" | b"" => return Some(SECOND),
+        b"m" => (6, 7),
+        b"h" => (36, 8),
+        b"d" => (864, 8),
+        _ => return None,
     };
-    (number, Decimal { digits, exponent })
+    Some(Decimal { digits, exponent })
 }
 
 /// Cuts a decimal to 19 significant digits, so that two of them can be multiplied.
