@@ -131,3 +131,13 @@ fn the_module_can_be_unloaded_and_loaded_again() {
     }
     assert_eq!(bench.peek("k 5 1/h 0")[1], 2, "the buckets are the server's, and stay");
 }
+
+/// RediSearch#2476: servers refuse a library without the execute bit.
+#[cfg(unix)]
+#[test]
+fn the_library_has_the_execute_bit() {
+    use std::os::unix::fs::PermissionsExt;
+    let path = harness::module::path();
+    let mode = std::fs::metadata(&path).expect("the library").permissions().mode();
+    assert_eq!(mode & 0o111, 0o111, "{} has mode {mode:o}", path.display());
+}

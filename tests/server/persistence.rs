@@ -54,6 +54,17 @@ fn a_restart_from_aof_keeps_value_and_expiry() {
     assert_eq!(bench.server.command_stats("rl.take").0, 0, "the file must hold effects, not calls");
 }
 
+/// "NOSCRIPT after a restart"
+#[test]
+fn a_take_works_right_after_a_restart() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.take("k 5 1/h")[0], 1);
+    bench.server.kill();
+    bench.server.start_again();
+    bench.connection = bench.server.connection();
+    assert_eq!(bench.take("k 5 1/h")[0], 1);
+}
+
 #[test]
 fn a_rewritten_aof_keeps_value_and_expiry() {
     for preamble in ["yes", "no"] {
