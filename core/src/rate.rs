@@ -25,7 +25,7 @@ const MAX_NANOS_PER_MICRO: u128 = crate::MAX_TOKENS as u128 * 1_000_000_000;
 /// whole, and a balance never strays a full nanotoken from the exact rational one. Nothing besides the two stored fields
 /// has to be remembered for that.
 ///
-/// Invariant: `micros` is 1, or `nanos` fits 64 bits. (So products with a balance are exact in [`mul_add_div`].)
+/// Invariant: `micros` is 1, or `nanos` fits 64 bits. (So products with a balance are exact in `mul_add_div`.)
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     nanos: NonZero<u128>,
