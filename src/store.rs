@@ -67,7 +67,7 @@ impl<'c> Slot<'c> {
     }
 
     /// Stores `level`, whose decision this is, and sees that it does not expire before it is full.
-    pub(crate) fn write(&self, level: &Level, decision: &Decision, now: u64) {
+    pub(crate) fn write(&self, level: &Level<'_>, decision: &Decision, now: u64) {
         let Some(fields) = FIELDS.get() else { return };
         let Bucket { tokens, at } = level.stored();
         let tokens = self.call.text(tokens.text().as_bytes());

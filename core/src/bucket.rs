@@ -66,9 +66,9 @@ impl Limit {
     ///
     /// If the clock stepped back, no time has passed since `stored`. A stored time further ahead than the bucket takes to
     /// fill is no clock's: it counts as now, see [`Level::repaired`].
-    pub fn level(&self, stored: Option<Bucket>, now: u64) -> Level {
+    pub fn level(&self, stored: Option<Bucket>, now: u64) -> Level<'_> {
         let Some(Bucket { tokens, at: stored_at }) = stored else {
-            return Level { limit: *self, now, at: now, tokens: self.capacity, repaired: false };
+            return Level { limit: self, now, at: now, tokens: self.capacity, repaired: false };
         };
         let repaired = stored_at > now && stored_at.saturating_sub(now) > self.fill_micros();
         let since = if repaired { now } else { stored_at };
@@ -80,7 +80,7 @@ impl Limit {
             Ok(refill) if refill < missing => Tokens::from_nanos(nanos.saturating_add(refill)),
             _ => self.capacity,
         };
-        Level { limit: *self, now, at, tokens, repaired }
+        Level { limit: self, now, at, tokens, repaired }
     }
 }
 
@@ -140,8 +140,8 @@ pub struct Decision {
 
 /// A bucket at the moment of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Level {
-    limit: Limit,
+pub struct Level<'l> {
+    limit: &'l Limit,
     now: u64,
     /// The later of now and the stored time.
     at: u64,
@@ -149,7 +149,7 @@ pub struct Level {
     repaired: bool,
 }
 
-impl Level {
+impl<'l> Level<'l> {
     /// Whether `cost` could be taken.
     pub fn outcome(&self, cost: Tokens) -> Outcome {
         let short = cost.nanos().saturating_sub(self.tokens.nanos());
@@ -163,13 +163,13 @@ impl Level {
     }
 
     /// The same bucket with `cost` less in it, be it there or not.
-    pub fn minus(&self, cost: Tokens) -> Level {
+    pub fn minus(&self, cost: Tokens) -> Level<'l> {
         let nanos = self.tokens.nanos().saturating_sub(cost.nanos()).max(-DEBT_LIMIT_NANOS);
         Level { tokens: Tokens::from_nanos(nanos), ..*self }
     }
 
     /// The same bucket with `amount` more in it, as far as its capacity goes.
-    pub fn plus(&self, amount: Tokens) -> Level {
+    pub fn plus(&self, amount: Tokens) -> Level<'l> {
         let nanos = self.tokens.nanos().saturating_add(amount.nanos()).min(self.limit.capacity.nanos());
         Level { tokens: Tokens::from_nanos(nanos), ..*self }
     }
@@ -194,7 +194,7 @@ impl Level {
     }
 
     /// Takes `cost` if it is there: the answer, and what is left to be stored (nothing when denied).
-    pub fn take(&self, cost: Tokens) -> (Decision, Option<Level>) {
+    pub fn take(&self, cost: Tokens) -> (Decision, Option<Level<'l>>) {
         match self.outcome(cost) {
             Outcome::Allowed => {
                 let left = self.minus(cost);

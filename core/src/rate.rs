@@ -131,9 +131,12 @@ impl Rate {
             return 0;
         }
         // By the invariant nanos fits 64 bits here; remainders below 2^64 have a product below 2^128.
-        let micros = NonZero::<u128>::from(self.micros);
-        let at = u128::from(at % self.micros);
-        at.saturating_mul(self.nanos.get() % micros) % micros
+        let at = at % self.micros;
+        let nanos = self.nanos.get() as u64 % self.micros;
+        match at.checked_mul(nanos) {
+            Some(product) => (product % self.micros).into(),
+            None => u128::from(at).saturating_mul(nanos.into()) % NonZero::<u128>::from(self.micros),
+        }
     }
 }
 

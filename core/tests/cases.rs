@@ -22,7 +22,8 @@ impl Sim {
 
     /// Takes, and answers outcome, remaining and reset after.
     fn take(&mut self, capacity: &str, rate: &str, cost: &str) -> (Outcome, u64, u64) {
-        let level = limit(capacity, rate).level(self.stored, self.now);
+        let limit = limit(capacity, rate);
+        let level = limit.level(self.stored, self.now);
         let (decision, left) = level.take(tokens(cost));
         if let Some(left) = left {
             self.stored = Some(left.stored());

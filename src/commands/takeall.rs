@@ -35,7 +35,7 @@ impl Command for TakeAll {
         // One reading for all: the stack is judged at one moment.
         let now = clock::now();
         let mut verdict = Outcome::Allowed;
-        let mut judged: Stack<(Level, Outcome)> = Stack::new();
+        let mut judged: Stack<(Level<'_>, Outcome)> = Stack::new();
         for (slot, request) in slots.iter().zip(&requests) {
             let level = request.limit.level(slot.bucket(), now);
             let outcome = level.outcome(request.amount);
@@ -43,7 +43,7 @@ impl Command for TakeAll {
             judged.push((level, outcome));
         }
         let allowed = verdict == Outcome::Allowed;
-        let mut results: Stack<(Level, Decision)> = Stack::new();
+        let mut results: Stack<(Level<'_>, Decision)> = Stack::new();
         for ((level, outcome), request) in judged.iter().zip(&requests) {
             let after = if allowed { level.minus(request.amount) } else { *level };
             results.push((after, after.decision(*outcome)));
