@@ -45,6 +45,24 @@ pub(crate) fn power_of_ten(exponent: i32) -> Option<u128> {
     POWERS.get(usize::try_from(exponent).ok()?).copied()
 }
 
+/// Reads a whole number of at most 15 digits, which is what nearly all numbers are: four of the five that a request reads.
+/// Everything else goes through [`Decimal`], which is right for these too and takes several times as long.
+#[inline]
+pub(crate) fn parse_whole(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 15 {
+        return None;
+    }
+    let mut value = 0_u64;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.wrapping_mul(10).wrapping_add(digit.into()); // below 10^15
+    }
+    Some(value)
+}
+
 /// `digits` · 10^`exponent`, never negative; at most 38 digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decimal {
@@ -168,6 +186,9 @@ fn parse_signed(text: &[u8], places: i32) -> Option<i128> {
 /// Reads a stored `ts` (Unix time in ms, possibly with decimals) as µs; `None` if it is not a number. A time before 1970
 /// counts as 1970, one that does not fit as the last that does.
 pub fn parse_stored_micros(text: &[u8]) -> Option<u64> {
+    if let Some(millis) = parse_whole(text) {
+        return Some(millis.wrapping_mul(1000)); // below 10^18
+    }
     let micros = parse_signed(text, 3)?;
     Some(u64::try_from(micros.max(0)).unwrap_or(u64::MAX))
 }
@@ -198,6 +219,11 @@ impl Tokens {
         Tokens(nanos)
     }
 
+    /// A whole number of tokens.
+    pub const fn from_whole(tokens: u64) -> Tokens {
+        Tokens((tokens as i128).wrapping_mul(NANOS_PER_TOKEN as i128)) // 64 bits by 30 bits
+    }
+
     /// The amount in nanotokens.
     pub const fn nanos(self) -> i128 {
         self.0
@@ -215,6 +241,9 @@ impl Tokens {
     /// Reads a capacity, cost or amount: a decimal from 0 to [`MAX_TOKENS`], rounded to nine places. `None` for anything
     /// else, and for a value above 0 that would round to 0.
     pub fn parse(text: &[u8]) -> Option<Tokens> {
+        if let Some(whole) = parse_whole(text) {
+            return Some(Tokens::from_whole(whole));
+        }
         let decimal = Decimal::parse(text)?;
         let nanos = i128::try_from(decimal.fixed(PLACES)).ok()?;
         let vanished = nanos == 0 && decimal.digits != 0;
@@ -341,6 +370,17 @@ mod tests {
             ("12345678901234567890123456789012345678901e-35", 123_456_789_012_346),
         ] {
             assert_eq!(nanos(text), Some(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_read_the_same_by_the_short_way() {
+        for text in ["0", "7", "007", "999999999999999", "123456789012345"] {
+            let decimal = Decimal::parse(text.as_bytes()).map(|decimal| decimal.digits);
+            assert_eq!(parse_whole(text.as_bytes()).map(u128::from), decimal, "{text}");
+        }
+        for text in ["", "1000000000000000", "1.0", "1e3", "-1", " 1"] {
+            assert_eq!(parse_whole(text.as_bytes()), None, "{text:?} is for the long way");
         }
     }
 

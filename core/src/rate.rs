@@ -2,7 +2,7 @@
 
 use core::num::NonZero;
 
-use crate::number::{Decimal, power_of_ten};
+use crate::number::{Decimal, parse_whole, power_of_ten};
 use crate::wide::mul_add_div;
 
 /// A double and its shortest text are each within 2⁻⁵³ of what they stand for; together within 2⁻⁵².
@@ -48,6 +48,10 @@ impl Rate {
     /// assert!(Rate::parse(b"0").is_none());
     /// ```
     pub fn parse(text: &[u8]) -> Option<Rate> {
+        if let Some(tokens) = parse_whole(text) {
+            let nanos = NonZero::new(u128::from(tokens.wrapping_mul(1000)))?; // below 10^18
+            return Some(Rate { nanos, micros: NonZero::<u64>::MIN });
+        }
         let (tokens, period, unit) = match Decimal::parse_prefix(text)? {
             (tokens, []) => (tokens, ONE, SECOND),
             (tokens, [b'/', period @ ..]) => {
