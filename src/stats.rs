@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::server::{InfoSection, Report};
 
 /// The crate's version.
-pub(crate) const VERSION: &CStr =
-    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-        Ok(version) => version,
+pub(crate) const VERSION: &CStr = c_str(concat!(env!("CARGO_PKG_VERSION"), "\0"));
+
+/// `text`, which ends in its only NUL, as a C string.
+const fn c_str(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
         Err(_) => c"",
-    };
+    }
+}
 
 /// The crate's version as MODULE LIST shows it: 10203 for 1.2.3.
 pub(crate) const VERSION_NUMBER: c_int = version_number(VERSION.to_bytes());
@@ -35,66 +39,36 @@ const fn version_number(text: &[u8]) -> c_int {
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    const fn zero() -> Count {
-        Count(AtomicU64::new(0))
-    }
-
     pub(crate) fn add_one(&self) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 }
 
-/// All counts, by command.
-pub(crate) struct Stats {
-    pub(crate) take_allowed: Count,
-    pub(crate) take_denied: Count,
-    pub(crate) take_errors: Count,
-    pub(crate) peeks: Count,
-    pub(crate) peek_errors: Count,
-    pub(crate) takeall_allowed: Count,
-    pub(crate) takeall_denied: Count,
-    pub(crate) takeall_errors: Count,
-    pub(crate) gives: Count,
-    pub(crate) give_errors: Count,
-    pub(crate) charges: Count,
-    pub(crate) charge_errors: Count,
+/// Declares the counts once: as fields, at zero, and by their names in INFO.
+macro_rules! counts {
+    ($($name:ident)*) => {
+        /// All counts, by command.
+        pub(crate) struct Stats {
+            $(pub(crate) $name: Count,)*
+        }
+
+        pub(crate) static STATS: Stats = Stats { $($name: Count(AtomicU64::new(0)),)* };
+
+        impl Report for Stats {
+            const SECTION: &'static CStr = c"stats";
+
+            fn report(section: &InfoSection) {
+                section.text(c"version", VERSION);
+                $(section.count(c_str(concat!(stringify!($name), "\0")), STATS.$name.0.load(Ordering::Relaxed));)*
+            }
+        }
+    };
 }
 
-pub(crate) static STATS: Stats = Stats {
-    take_allowed: Count::zero(),
-    take_denied: Count::zero(),
-    take_errors: Count::zero(),
-    peeks: Count::zero(),
-    peek_errors: Count::zero(),
-    takeall_allowed: Count::zero(),
-    takeall_denied: Count::zero(),
-    takeall_errors: Count::zero(),
-    gives: Count::zero(),
-    give_errors: Count::zero(),
-    charges: Count::zero(),
-    charge_errors: Count::zero(),
-};
-
-impl Report for Stats {
-    const SECTION: &'static CStr = c"stats";
-
-    fn report(section: &InfoSection) {
-        section.text(c"version", VERSION);
-        for (name, count) in [
-            (c"take_allowed", &STATS.take_allowed),
-            (c"take_denied", &STATS.take_denied),
-            (c"take_errors", &STATS.take_errors),
-            (c"peeks", &STATS.peeks),
-            (c"peek_errors", &STATS.peek_errors),
-            (c"takeall_allowed", &STATS.takeall_allowed),
-            (c"takeall_denied", &STATS.takeall_denied),
-            (c"takeall_errors", &STATS.takeall_errors),
-            (c"gives", &STATS.gives),
-            (c"give_errors", &STATS.give_errors),
-            (c"charges", &STATS.charges),
-            (c"charge_errors", &STATS.charge_errors),
-        ] {
-            section.count(name, count.0.load(Ordering::Relaxed));
-        }
-    }
+counts! {
+    take_allowed take_denied take_errors
+    peeks peek_errors
+    takeall_allowed takeall_denied takeall_errors
+    gives give_errors
+    charges charge_errors
 }

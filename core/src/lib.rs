@@ -38,8 +38,10 @@
 mod bucket;
 mod number;
 mod rate;
+mod text;
 mod wide;
 
 pub use bucket::{Bucket, Decision, FILL_LIMIT_MICROS, Level, Limit, LimitError, MAX_MILLIS, Outcome};
-pub use number::{MAX_NUMBER_LEN, MAX_TOKENS, NumberText, Tokens, parse_stored_micros};
+pub use number::{MAX_NUMBER_LEN, MAX_TOKENS, Tokens, parse_stored_micros};
 pub use rate::Rate;
+pub use text::NumberText;
