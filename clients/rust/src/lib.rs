@@ -1,0 +1,3 @@
+//! x
+pub mod keys;
+pub mod limit;
