@@ -1,3 +1,8 @@
 //! x
+pub mod choice;
+pub mod command;
+pub mod decision;
+pub mod http;
 pub mod keys;
 pub mod limit;
+pub mod policy;

@@ -45,9 +45,9 @@ impl fmt::Display for LimitError {
         match self {
             LimitError::Form => f.write_str("limit must be a capacity and a rate such as `50 burst, 20/s`"),
             LimitError::Capacity => write!(f, "capacity must be a number from 0 to {}", core::MAX_TOKENS),
-            LimitError::Rate => {
-                f.write_str("rate must be tokens per second above 0, or tokens/period such as 100/m, in whole ms")
-            }
+            LimitError::Rate => f.write_str(
+                "rate must be tokens per second above 0, or tokens/period such as 100/m, in whole ms",
+            ),
             LimitError::Fill => fmt::Display::fmt(&core::LimitError, f),
             LimitError::Shards(shards) => {
                 write!(f, "capacity is less than one whole token for each of {shards} shards")
@@ -73,7 +73,9 @@ pub struct Limit {
 /// Equal if capacity, tokens and period are.
 impl PartialEq for Limit {
     fn eq(&self, other: &Limit) -> bool {
-        self.capacity() == other.capacity() && self.tokens == other.tokens && self.period_ms == other.period_ms
+        self.capacity() == other.capacity()
+            && self.tokens == other.tokens
+            && self.period_ms == other.period_ms
     }
 }
 
@@ -84,7 +86,8 @@ impl Limit {
     /// If capacity or tokens are above 9007199254740991, tokens or period are 0, the period is not in whole milliseconds,
     /// or the bucket would take more than 100 years to fill.
     pub fn new(capacity: u64, tokens: u64, period: Duration) -> Result<Limit, LimitError> {
-        let whole_ms = u64::try_from(period.as_millis()).ok().filter(|&ms| Duration::from_millis(ms) == period);
+        let whole_ms =
+            u64::try_from(period.as_millis()).ok().filter(|&ms| Duration::from_millis(ms) == period);
         Limit::checked(&capacity.to_string(), &tokens.to_string(), whole_ms.ok_or(LimitError::Rate)?)
     }
 
@@ -175,7 +178,8 @@ impl Shard<'_> {
 /// `50 burst, 20/s`
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, unit_ms) = UNITS.iter().find(|(_, ms)| self.period_ms.is_multiple_of(*ms)).unwrap_or(&("ms", 1));
+        let (unit, unit_ms) =
+            UNITS.iter().find(|(_, ms)| self.period_ms.is_multiple_of(*ms)).unwrap_or(&("ms", 1));
         write!(f, "{} burst, {}/", self.capacity(), self.tokens)?;
         match self.period_ms / unit_ms {
             1 => f.write_str(unit),
@@ -311,7 +315,8 @@ mod tests {
         for text in ["20 burst, 0.1111111111111111/s", "100 burst, 100/m", "64 burst, 3/250ms"] {
             let whole = limit(text);
             let shard = whole.shard(0, 16).unwrap();
-            let rate = Rate::parse(shard.rate().as_bytes()).unwrap_or_else(|| panic!("{text}: {}", shard.rate()));
+            let rate =
+                Rate::parse(shard.rate().as_bytes()).unwrap_or_else(|| panic!("{text}: {}", shard.rate()));
             // The time that a sixteenth of the tokens takes at a sixteenth of the rate is the limit's own.
             let tokens = Tokens::from_nanos(whole.capacity().nanos() / 16);
             let part = core::Limit::new(tokens, rate).unwrap();

@@ -49,7 +49,8 @@ enum LimitVector {
 }
 
 fn vectors() -> Vectors {
-    serde_json::from_str(include_str!("../../vectors.json")).expect("clients/vectors.json is not of the form expected")
+    serde_json::from_str(include_str!("../../vectors.json"))
+        .expect("clients/vectors.json is not of the form expected")
 }
 
 #[test]
@@ -65,7 +66,8 @@ fn keys_of_tenants_are_those_of_the_vectors() {
     assert!(vectors.len() >= 200, "only {} vectors", vectors.len());
     for vector in vectors {
         let keys = TenantKeys::new(&vector.tenant, vector.shards).unwrap();
-        let of = format!("{:?} {:?}, shard {} of {}", vector.tenant, vector.route, vector.shard, vector.shards);
+        let of =
+            format!("{:?} {:?}, shard {} of {}", vector.tenant, vector.route, vector.shard, vector.shards);
         assert_eq!(keys.tenant_key(vector.shard), vector.tenant_key, "tenant-wide key of {of}");
         let route_key = keys.route_key(&vector.route, vector.shard).unwrap();
         assert_eq!(route_key, vector.route_key, "route key of {of}");
@@ -92,7 +94,11 @@ fn limits_of_shards_are_those_of_the_vectors() {
                 let whole: Limit = limit.parse().unwrap();
                 let parts = (0..shards).map(|index| whole.shard(index, shards).unwrap());
                 for (index, (part, capacity)) in parts.zip(capacities).enumerate() {
-                    assert_eq!(part.capacity().to_string(), capacity, "capacity of {limit:?}, {index} of {shards}");
+                    assert_eq!(
+                        part.capacity().to_string(),
+                        capacity,
+                        "capacity of {limit:?}, {index} of {shards}"
+                    );
                     assert_eq!(part.rate(), rate, "rate of {limit:?}, {index} of {shards}");
                 }
             }
