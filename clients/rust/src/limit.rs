@@ -118,6 +118,24 @@ impl Limit {
         &self.limit
     }
 
+    /// How many of `count` shards, counted from the first, can ever hold `cost`.
+    ///
+    /// # Errors
+    /// Like [`Limit::shard`].
+    pub(crate) fn shards_that_hold(&self, cost: u64, count: u32) -> Result<u32, LimitError> {
+        let whole = self.capacity().whole();
+        if count > 1 && whole < u64::from(count) {
+            return Err(LimitError::Shards(count));
+        }
+        let (each, more) = (whole / u64::from(count), whole % u64::from(count));
+        Ok(match cost {
+            cost if cost <= each => count,
+            // Below count, because it is a remainder of it.
+            cost if cost == each + 1 => more as u32,
+            _ => 0,
+        })
+    }
+
     /// What shard `index` of `count` holds. The shards add up to the limit.
     ///
     /// # Errors
@@ -130,7 +148,12 @@ impl Limit {
         if count > 1 && self.capacity().whole() < u64::from(count) {
             return Err(LimitError::Shards(count));
         }
-        Ok(Shard { limit: self, index, count })
+        Ok(self.part(index, count))
+    }
+
+    /// [`Limit::shard`] for a number of shards that was checked before.
+    pub(crate) fn part(&self, index: u32, count: u32) -> Shard<'_> {
+        Shard { limit: self, index, count }
     }
 }
 
@@ -308,6 +331,21 @@ mod tests {
         assert_eq!(serde_json::to_string(&limit("50 burst, 20/s")).unwrap(), r#""50 burst, 20/s""#);
         let error = serde_json::from_str::<Limit>(r#""50 burst, 0/s""#).unwrap_err().to_string();
         assert!(error.contains("50 burst, 0/s") && error.contains("rate must be"), "{error}");
+    }
+
+    #[test]
+    fn a_cost_fits_the_shards_that_have_the_capacity_for_it() {
+        let whole = limit("10 burst, 20/s");
+        for cost in 0..12 {
+            let fit =
+                (0..4).filter(|&index| whole.shard(index, 4).unwrap().capacity().whole() >= cost).count();
+            assert_eq!(
+                whole.shards_that_hold(cost, 4),
+                Ok(fit as u32),
+                "cost {cost} on shards of 3, 3, 2, 2"
+            );
+        }
+        assert_eq!(whole.shards_that_hold(1, 11), Err(LimitError::Shards(11)));
     }
 
     #[test]

@@ -1,0 +1,233 @@
+//! A decision step by step: denials that still hold, both buckets of the tenant, the cell.
+
+use redis::Cmd;
+use redis_token_bucket_core::Outcome;
+
+use crate::choice::two_shards;
+use crate::command::{BucketReply, Verb};
+use crate::connection::Failure;
+use crate::decision::{Decision, Quota, Scope, Source, Verdict};
+use crate::limiter::{Limiter, Request};
+use crate::reply::{PairReply, command, read_both, read_bucket, take_both};
+use crate::target::{Denied, Target, longer, sooner};
+
+/// What the tenant's two buckets said.
+enum PairAnswer {
+    /// Taken from both, in this shard.
+    Granted {
+        shard: u32,
+        quota: Quota,
+    },
+    Denied(Denied),
+}
+
+impl Request {
+    pub(crate) fn tenant(&self) -> Target<'_> {
+        Target { scope: Scope::Tenant, known: &self.pair.tenant, limit: &self.policy.tenant }
+    }
+
+    pub(crate) fn route(&self) -> Target<'_> {
+        Target { scope: Scope::Route, known: &self.pair.route, limit: &self.policy.route }
+    }
+
+    /// The cell's bucket, and how many of its shards can hold the cost.
+    pub(crate) fn cell(&self) -> Option<(Target<'_>, u32)> {
+        let (known, fit) = self.cell.as_ref()?;
+        let limit = &self.policy.cell.as_ref()?.limit;
+        Some((Target { scope: Scope::Cell, known, limit }, *fit))
+    }
+
+    /// How many tokens both buckets of a shard are believed to hold.
+    pub(crate) fn believed(&self, shard: u32, now: u64) -> f64 {
+        self.tenant().believed(shard, now).min(self.route().believed(shard, now))
+    }
+
+    /// The command that takes from both buckets of a shard.
+    pub(crate) fn take(&self, shard: u32) -> Cmd {
+        take_both(self.tenant().bucket(shard), self.route().bucket(shard), self.cost)
+    }
+
+    pub(crate) fn denied(&self, denied: Denied) -> Decision {
+        let Denied { retry, quota, source } = denied;
+        let verdict = Verdict::Denied { reason: quota.scope.reason(), retry };
+        Decision { verdict, shadow: self.policy.shadow, soft: false, source, quota: Some(quota) }
+    }
+
+    /// `quota` is the tighter of the tenant-wide and the route bucket, see [`tighter`].
+    pub(crate) fn allowed(&self, quota: Option<Quota>, source: Source) -> Decision {
+        let soft = quota.is_some_and(|quota| quota.remaining < self.policy.soft_limit);
+        Decision { verdict: Verdict::Allowed, shadow: self.policy.shadow, soft, source, quota }
+    }
+
+    fn uses_denials(&self) -> bool {
+        self.policy.denial_cache && self.takes
+    }
+}
+
+/// Of two buckets the one with fewer tokens left.
+pub(crate) fn tighter(tenant: Quota, route: Quota) -> Quota {
+    if tenant.remaining < route.remaining { tenant } else { route }
+}
+
+impl Limiter {
+    pub(crate) async fn decide(&self, request: &Request) -> Decision {
+        let now = self.now();
+        let cell = request.cell().map(|(cell, fit)| {
+            (cell, two_shards(fit, &mut fastrand::Rng::new(), |shard| cell.believed(shard, now)))
+        });
+        // From a cell that is known to deny it is not worth taking the tenant's tokens and giving them back.
+        if let Some((cell, (first, second))) = cell
+            && request.uses_denials()
+            && let Some(denied) = cell.still_denied(first, request.cost, now)
+        {
+            match second {
+                None => return request.denied(denied),
+                Some(second) => {
+                    if let Some(again) = cell.still_denied(second, request.cost, now) {
+                        return request.denied(sooner(Some(denied), again));
+                    }
+                }
+            }
+        }
+        let (shard, quota) = match self.ask_pair(request).await {
+            Ok(PairAnswer::Granted { shard, quota }) => (shard, quota),
+            Ok(PairAnswer::Denied(denied)) => return request.denied(denied),
+            Err(NoAnswer) => return self.decide_without_redis(request),
+        };
+        let Some((cell, shards)) = cell else { return request.allowed(Some(quota), Source::Server) };
+        let decision = match self.ask_cell(request, cell, shards).await {
+            Ok(None) => return request.allowed(Some(quota), Source::Server),
+            Ok(Some(denied)) => request.denied(denied),
+            Err(NoAnswer) => self.decide_on_cell_without_redis(request, cell, quota),
+        };
+        if request.takes && decision.verdict != Verdict::Allowed {
+            self.give_back(request, shard).await;
+        }
+        decision
+    }
+
+    /// Asks both buckets of the tenant, in at most two shards.
+    async fn ask_pair(&self, request: &Request) -> Result<PairAnswer, NoAnswer> {
+        let now = self.now();
+        let (first, second) =
+            two_shards(request.fit, &mut fastrand::Rng::new(), |shard| request.believed(shard, now));
+        let mut denied: Option<Denied> = None;
+        for shard in [Some(first), second].into_iter().flatten() {
+            let still_denied = if request.uses_denials() {
+                let tenant = request.tenant().still_denied(shard, request.cost, now);
+                longer(tenant, request.route().still_denied(shard, request.cost, now))
+            } else {
+                None
+            };
+            let again = match still_denied {
+                Some(denied) => denied,
+                None => match self.ask_pair_shard(request, shard).await {
+                    Ok(PairAnswer::Denied(denied)) => denied,
+                    // One shard that denied is an answer, though the other gave none.
+                    Err(NoAnswer) if denied.is_some() => break,
+                    answer => return answer,
+                },
+            };
+            denied = Some(sooner(denied, again));
+        }
+        denied.map(PairAnswer::Denied).ok_or(NoAnswer)
+    }
+
+    async fn ask_pair_shard(&self, request: &Request, shard: u32) -> Result<PairAnswer, NoAnswer> {
+        let reply = if request.takes {
+            self.take_pair(request, shard).await
+        } else {
+            self.peek_pair(request, shard).await
+        };
+        let reply = reply.map_err(|failure| self.failed(request, &failure))?;
+        let (tenant, route) = (request.tenant(), request.route());
+        let now = self.now();
+        tenant.saw(shard, request.cost, &reply.tenant, now);
+        route.saw(shard, request.cost, &reply.route, now);
+        if reply.allowed {
+            let quota = tighter(tenant.quota(shard, &reply.tenant), route.quota(shard, &reply.route));
+            return Ok(PairAnswer::Granted { shard, quota });
+        }
+        match longer(tenant.denied(shard, &reply.tenant), route.denied(shard, &reply.route)) {
+            Some(denied) => Ok(PairAnswer::Denied(denied)),
+            None => Err(self.failed(request, &Failure::Server("denied, but by neither bucket".to_owned()))),
+        }
+    }
+
+    async fn take_pair(&self, request: &Request, shard: u32) -> Result<PairReply, Failure> {
+        let slot = request.pair.tenant.slot(shard);
+        let reply = self.connection.send(slot, &request.take(shard), request.deadline).await?;
+        Ok(read_both(&reply)?)
+    }
+
+    async fn peek_pair(&self, request: &Request, shard: u32) -> Result<PairReply, Failure> {
+        let (tenant, route) = tokio::join!(
+            self.ask_bucket(Verb::Peek, request, request.tenant(), shard),
+            self.ask_bucket(Verb::Peek, request, request.route(), shard)
+        );
+        let (tenant, route) = (tenant?, route?);
+        let allowed = tenant.outcome == Outcome::Allowed && route.outcome == Outcome::Allowed;
+        Ok(PairReply { allowed, tenant, route })
+    }
+
+    /// Sends a command on one bucket.
+    pub(crate) async fn ask_bucket(
+        &self,
+        verb: Verb,
+        request: &Request,
+        target: Target<'_>,
+        shard: u32,
+    ) -> Result<BucketReply, Failure> {
+        let command = command(verb, target.bucket(shard), request.cost);
+        let reply = self.connection.send(target.known.slot(shard), &command, request.deadline).await?;
+        Ok(read_bucket(&reply)?)
+    }
+
+    /// Asks the cell, in at most two shards: `None` if it allowed.
+    async fn ask_cell(
+        &self,
+        request: &Request,
+        cell: Target<'_>,
+        (first, second): (u32, Option<u32>),
+    ) -> Result<Option<Denied>, NoAnswer> {
+        let verb = if request.takes { Verb::Take } else { Verb::Peek };
+        let mut denied: Option<Denied> = None;
+        for shard in [Some(first), second].into_iter().flatten() {
+            let now = self.now();
+            let still_denied =
+                if request.uses_denials() { cell.still_denied(shard, request.cost, now) } else { None };
+            let again = match still_denied {
+                Some(denied) => denied,
+                None => match self.ask_bucket(verb, request, cell, shard).await {
+                    Ok(reply) => {
+                        cell.saw(shard, request.cost, &reply, self.now());
+                        match cell.denied(shard, &reply) {
+                            None => return Ok(None),
+                            Some(denied) => denied,
+                        }
+                    }
+                    Err(failure) => {
+                        let no_answer = self.failed(request, &failure);
+                        match denied {
+                            Some(_) => break,
+                            None => return Err(no_answer),
+                        }
+                    }
+                },
+            };
+            denied = Some(sooner(denied, again));
+        }
+        Ok(denied)
+    }
+
+    /// Counts and reports a failure.
+    pub(crate) fn failed(&self, request: &Request, failure: &Failure) -> NoAnswer {
+        request.pair.meter.failed(failure);
+        self.outage.report(failure, self.now());
+        NoAnswer
+    }
+}
+
+/// Redis did not answer, and that has been counted and reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoAnswer;
