@@ -1,11 +1,4 @@
-//! Counters of decisions, through the `metrics` facade.
-//!
-//! | counter | counts | labels |
-//! |---|---|---|
-//! | `rate_limit.allow` | decisions to allow | tenant, route, reason: `within_limit`, `soft`, `unavailable` (by the failure policy) |
-//! | `rate_limit.deny` | decisions to deny, also those that shadow mode lets through | tenant, route, reason: `tenant_limit`, `route_limit`, `cell_limit`, `unavailable` |
-//! | `rate_limit.unavailable` | commands that Redis did not answer | tenant, route, reason: `timeout`, `connection`, `server_error`, `no_module` |
-//! | `rate_limit.log_dropped` | lines that the decision log lost | none |
+//! Counters of decisions, through the `metrics` facade. The table of them is in the documentation of the crate.
 
 use std::sync::OnceLock;
 
