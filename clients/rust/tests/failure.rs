@@ -3,13 +3,12 @@
 mod fixture;
 
 use std::io::Write;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fixture::proxy::Proxy;
 use fixture::scripted::Scripted;
-use fixture::{balance, limiter, policy, server, url};
+use fixture::{balance, limiter, policy, server, signal, url};
 use harness::{Ask, Server};
 use redis_token_bucket_client::decision::{Decision, Reason, Source, Verdict};
 use redis_token_bucket_client::policy::{Cell, OnFailure};
@@ -39,11 +38,6 @@ async fn eventually(limiter: &Limiter, what: &str, accept: impl Fn(&Decision) ->
         assert!(Instant::now() < deadline, "no decision that is {what} in 10 s; the last: {decision:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-}
-
-fn signal(server: &Server, name: &str) {
-    let status = Command::new("kill").arg(format!("-{name}")).arg(server.pid().to_string()).status();
-    assert!(status.as_ref().is_ok_and(|status| status.success()), "kill -{name}: {status:?}");
 }
 
 #[tokio::test]
