@@ -37,9 +37,14 @@ impl Request {
         Some((Target { scope: Scope::Cell, known, limit }, *fit))
     }
 
+    /// The shards to ask, in order.
+    pub(crate) fn pair_shards(&self) -> (u32, Option<u32>) {
+        choose(self.fit, |shard| self.believed(shard))
+    }
+
     /// How many tokens both buckets of a shard are believed to hold.
-    pub(crate) fn believed(&self, shard: u32, now: u64) -> f64 {
-        self.tenant().believed(shard, now).min(self.route().believed(shard, now))
+    pub(crate) fn believed(&self, shard: u32) -> f64 {
+        self.tenant().believed(shard, self.came).min(self.route().believed(shard, self.came))
     }
 
     /// The command that takes from both buckets of a shard.
@@ -64,6 +69,12 @@ impl Request {
     }
 }
 
+/// The shards of one bucket to ask, in order; see [`two_shards`].
+pub(crate) fn choose(count: u32, believed: impl Fn(u32) -> f64) -> (u32, Option<u32>) {
+    // No random numbers for what is nearly always one.
+    if count == 1 { (0, None) } else { two_shards(count, &mut fastrand::Rng::new(), believed) }
+}
+
 /// Of two buckets the one with fewer tokens left.
 pub(crate) fn tighter(tenant: Quota, route: Quota) -> Quota {
     if tenant.remaining < route.remaining { tenant } else { route }
@@ -71,10 +82,8 @@ pub(crate) fn tighter(tenant: Quota, route: Quota) -> Quota {
 
 impl Limiter {
     pub(crate) async fn decide(&self, request: &Request) -> Decision {
-        let now = self.now();
-        let cell = request.cell().map(|(cell, fit)| {
-            (cell, two_shards(fit, &mut fastrand::Rng::new(), |shard| cell.believed(shard, now)))
-        });
+        let now = request.came;
+        let cell = request.cell().map(|(cell, fit)| (cell, choose(fit, |shard| cell.believed(shard, now))));
         // From a cell that is known to deny it is not worth taking the tenant's tokens and giving them back.
         if let Some((cell, (first, second))) = cell
             && request.uses_denials()
@@ -108,9 +117,8 @@ impl Limiter {
 
     /// Asks both buckets of the tenant, in at most two shards.
     async fn ask_pair(&self, request: &Request) -> Result<PairAnswer, NoAnswer> {
-        let now = self.now();
-        let (first, second) =
-            two_shards(request.fit, &mut fastrand::Rng::new(), |shard| request.believed(shard, now));
+        let now = request.came;
+        let (first, second) = request.pair_shards();
         let mut denied: Option<Denied> = None;
         for shard in [Some(first), second].into_iter().flatten() {
             let still_denied = if request.uses_denials() {
@@ -193,7 +201,7 @@ impl Limiter {
         let verb = if request.takes { Verb::Take } else { Verb::Peek };
         let mut denied: Option<Denied> = None;
         for shard in [Some(first), second].into_iter().flatten() {
-            let now = self.now();
+            let now = request.came;
             let still_denied =
                 if request.uses_denials() { cell.still_denied(shard, request.cost, now) } else { None };
             let again = match still_denied {

@@ -68,6 +68,11 @@ pub struct Limit {
     /// Tokens per period as they were written; a decimal is not touched, because the server reads its digits.
     tokens: Box<str>,
     period_ms: u64,
+    /// Tokens per millisecond, nearly: for beliefs and hints, not for decisions.
+    per_ms: f64,
+    /// The capacity's whole tokens and the nanotokens beyond them.
+    whole: u64,
+    fraction: i128,
 }
 
 /// Equal if capacity, tokens and period are.
@@ -95,7 +100,9 @@ impl Limit {
         let capacity = Tokens::parse(capacity.as_bytes()).ok_or(LimitError::Capacity)?;
         let rate = Rate::parse(rate_text(tokens, period_ms).as_bytes()).ok_or(LimitError::Rate)?;
         let limit = core::Limit::new(capacity, rate).map_err(|_| LimitError::Fill)?;
-        Ok(Limit { limit, tokens: tokens.into(), period_ms })
+        let per_ms = tokens.parse::<f64>().map_err(|_| LimitError::Rate)? / period_ms as f64;
+        let fraction = capacity.nanos() - i128::from(capacity.whole()) * NANOS;
+        Ok(Limit { limit, tokens: tokens.into(), period_ms, per_ms, whole: capacity.whole(), fraction })
     }
 
     /// The most tokens the bucket holds.
@@ -108,11 +115,6 @@ impl Limit {
         Duration::from_micros(self.limit.fill_micros())
     }
 
-    /// Tokens per millisecond, nearly: for beliefs and hints, not for decisions.
-    pub(crate) fn per_ms(&self) -> f64 {
-        self.tokens.parse::<f64>().unwrap_or(f64::MAX) / self.period_ms as f64
-    }
-
     /// The same limit for the code that decides.
     pub(crate) fn exact(&self) -> &core::Limit {
         &self.limit
@@ -123,7 +125,7 @@ impl Limit {
     /// # Errors
     /// Like [`Limit::shard`].
     pub(crate) fn shards_that_hold(&self, cost: u64, count: u32) -> Result<u32, LimitError> {
-        let whole = self.capacity().whole();
+        let whole = self.whole;
         if count > 1 && whole < u64::from(count) {
             return Err(LimitError::Shards(count));
         }
@@ -169,8 +171,10 @@ impl Shard<'_> {
     /// The most tokens this shard holds. Whole tokens go round the shards; a fraction of a token goes to the first shard
     /// that got fewer, so no later shard ever holds more than an earlier one.
     pub fn capacity(&self) -> Tokens {
-        let whole = self.limit.capacity().whole();
-        let fraction = self.limit.capacity().nanos() - i128::from(whole) * NANOS;
+        if self.count == 1 {
+            return self.limit.capacity();
+        }
+        let Limit { whole, fraction, .. } = *self.limit;
         let (each, more) = (whole / u64::from(self.count), whole % u64::from(self.count));
         let index = u64::from(self.index);
         let nanos = i128::from(each + u64::from(index < more)) * NANOS;
@@ -190,7 +194,7 @@ impl Shard<'_> {
 
     /// Tokens per millisecond, nearly.
     pub(crate) fn per_ms(&self) -> f64 {
-        self.limit.per_ms() / f64::from(self.count)
+        self.limit.per_ms / f64::from(self.count)
     }
 
     fn period_ms(&self) -> u64 {

@@ -166,6 +166,17 @@ impl Limiter {
         Ok(decision)
     }
 
+    /// The command that [`Limiter::authorize`] would send first; for the bench.
+    ///
+    /// # Errors
+    /// Like [`Limiter::authorize`].
+    #[doc(hidden)]
+    pub fn take_command(&self, tenant: &str, route: &str, cost: u64) -> Result<redis::Cmd, Error> {
+        let request = self.request(tenant, route, cost, true)?;
+        let (first, _) = request.pair_shards();
+        Ok(request.take(first))
+    }
+
     /// What [`Limiter::authorize`] would answer now. Takes nothing, and counts and logs nothing.
     ///
     /// # Errors
@@ -236,13 +247,19 @@ impl Limiter {
             }
             None => None,
         };
-        let deadline = tokio::time::Instant::now() + policy.timeout.min(NODE_TIMEOUT);
-        Ok(Request { policy, pair, fit, cell, cost, takes, deadline })
+        let came = Instant::now();
+        let deadline = (came + policy.timeout.min(NODE_TIMEOUT)).into();
+        Ok(Request { policy, pair, fit, cell, cost, takes, came: self.micros(came), deadline })
     }
 
     /// µs on the clock of beliefs, denials and local buckets.
     pub(crate) fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+        self.micros(Instant::now())
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        let elapsed = at.saturating_duration_since(self.start);
+        elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros())
     }
 }
 
@@ -263,6 +280,8 @@ pub(crate) struct Request {
     pub(crate) cost: u64,
     /// Whether tokens are to be taken, or only looked at.
     pub(crate) takes: bool,
+    /// When it came, see [`Limiter::now`].
+    pub(crate) came: u64,
     pub(crate) deadline: tokio::time::Instant,
 }
 

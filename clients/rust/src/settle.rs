@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::ask::tighter;
-use crate::choice::two_shards;
+use crate::ask::{choose, tighter};
 use crate::command::{BucketReply, Verb};
 use crate::connection::{Failure, NODE_TIMEOUT};
 use crate::decision::Quota;
@@ -37,8 +36,8 @@ impl Limiter {
 
     /// Gives or charges `request.cost` on all buckets of a request.
     pub(crate) async fn settle(&self, verb: Verb, request: &Request) -> Result<Quota, Failure> {
-        let now = self.now();
-        let shard = settled_shard(verb, request.policy.shards, |shard| request.believed(shard, now));
+        let now = request.came;
+        let shard = settled_shard(verb, request.policy.shards, |shard| request.believed(shard));
         let cell = request.cell().map(|(cell, _)| {
             (cell, settled_shard(verb, cell.known.shards(), |shard| cell.believed(shard, now)))
         });
@@ -73,7 +72,7 @@ impl Limiter {
 
 /// The shard to settle on, of two at random: the emptier for a gift, so that it does not overflow; the fuller for a charge.
 fn settled_shard(verb: Verb, count: u32, believed: impl Fn(u32) -> f64) -> u32 {
-    let (fuller, emptier) = two_shards(count, &mut fastrand::Rng::new(), believed);
+    let (fuller, emptier) = choose(count, believed);
     match verb {
         Verb::Give => emptier.unwrap_or(fuller),
         _ => fuller,

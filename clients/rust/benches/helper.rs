@@ -1,0 +1,125 @@
+//! What the helper itself costs: `cargo bench -p redis-token-bucket-client`.
+//!
+//! - `arguments`: looking up a known tenant and building the `RL.TAKEALL` for it. No server. What the `redis` crate needs
+//!   to put the command on the wire is not included.
+//! - `denial_cache`: a whole decision that needs no round trip, with no metrics recorder and no tracing subscriber.
+//! - `authorize` and its rival, a bare `PING`: calls over one connection of the same kind, 64 at a time, against one server.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use harness::Server;
+use redis_token_bucket_client::decision::Source;
+use redis_token_bucket_client::{Connection, Limiter, Policy};
+use tokio::runtime::Runtime;
+
+const AT_A_TIME: u64 = 64;
+
+fn limiter(runtime: &Runtime, url: &str, policy: Policy) -> Limiter {
+    let policy = Arc::new(policy);
+    let connection = runtime.block_on(Connection::single(url)).expect("a well-formed address");
+    Limiter::new(connection, move |_, _| Arc::clone(&policy))
+}
+
+fn policy(route: &str, shards: u32) -> Policy {
+    let tenant = "9007199254740991 burst, 1000000000/s".parse().expect("a limit");
+    Policy {
+        shards,
+        timeout: Duration::from_millis(500),
+        ..Policy::new(tenant, route.parse().expect("a limit"))
+    }
+}
+
+fn arguments(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let mut group = criterion.benchmark_group("arguments");
+    for (name, shards) in [("known_tenant", 1), ("known_tenant_of_16_shards", 16)] {
+        let limiter = limiter(&runtime, "redis://127.0.0.1:1", policy("1000 burst, 100/m", shards));
+        group.bench_function(name, |bencher| bencher.iter(|| limiter.take_command("acme", "search", 1)));
+    }
+    group.finish();
+}
+
+fn denial_cache(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let server = Server::builder().tcp().start();
+    let limiter =
+        limiter(&runtime, &format!("redis://127.0.0.1:{}", server.port()), policy("1 burst, 1/d", 1));
+    runtime.block_on(async {
+        limiter.authorize("acme", "search", 1).await.expect("a decision");
+        let denied = limiter.authorize("acme", "search", 1).await.expect("a decision");
+        assert_eq!((denied.is_allowed(), denied.source), (false, Source::Server));
+    });
+    criterion.bench_function("denial_cache", |bencher| {
+        bencher.to_async(&runtime).iter(async || {
+            let decision = limiter.authorize("acme", "search", 1).await.expect("a decision");
+            assert_eq!(decision.source, Source::DenialCache);
+        });
+    });
+}
+
+/// Makes `calls` calls, some at a time, and says how long it took.
+async fn timed<C: Future<Output = ()> + Send>(
+    calls: u64,
+    call: impl Fn() -> C + Clone + Send + 'static,
+) -> Duration {
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..AT_A_TIME)
+        .map(|task| {
+            let call = call.clone();
+            let mine = calls / AT_A_TIME + u64::from(task < calls % AT_A_TIME);
+            tokio::spawn(async move {
+                for _ in 0..mine {
+                    call().await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no call panicked");
+    }
+    start.elapsed()
+}
+
+fn round_trips(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let server = Server::builder().tcp().start();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let limiter = Arc::new(limiter(&runtime, &url, policy("9007199254740991 burst, 1000000000/s", 1)));
+    let client = redis::Client::open(url).expect("a well-formed address");
+    let connection = runtime.block_on(client.get_multiplexed_async_connection()).expect("the server is up");
+
+    let mut group = criterion.benchmark_group("round_trips");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("authorize", |bencher| {
+        let limiter = Arc::clone(&limiter);
+        bencher.to_async(&runtime).iter_custom(|calls| {
+            let limiter = Arc::clone(&limiter);
+            timed(calls, move || {
+                let limiter = Arc::clone(&limiter);
+                async move {
+                    let decision = limiter.authorize("acme", "search", 1).await.expect("a decision");
+                    assert_eq!((decision.is_allowed(), decision.source), (true, Source::Server));
+                }
+            })
+        });
+    });
+    group.bench_function("ping", |bencher| {
+        bencher.to_async(&runtime).iter_custom(|calls| {
+            let connection = connection.clone();
+            timed(calls, move || {
+                let mut connection = connection.clone();
+                async move {
+                    let pong: String =
+                        redis::cmd("PING").query_async(&mut connection).await.expect("a reply");
+                    assert_eq!(pong, "PONG");
+                }
+            })
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, arguments, denial_cache, round_trips);
+criterion_main!(benches);
