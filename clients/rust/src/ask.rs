@@ -80,31 +80,69 @@ pub(crate) fn tighter(tenant: Quota, route: Quota) -> Quota {
     if tenant.remaining < route.remaining { tenant } else { route }
 }
 
+/// The shards to ask, in order: of the tenant, and of the cell.
+struct Shards {
+    pair: (u32, Option<u32>),
+    cell: (u32, Option<u32>),
+}
+
+impl Request {
+    fn shards(&self) -> Shards {
+        let cell =
+            self.cell().map_or((0, None), |(cell, fit)| choose(fit, |shard| cell.believed(shard, self.came)));
+        Shards { pair: self.pair_shards(), cell }
+    }
+
+    /// The denial by a shard of the tenant that still holds.
+    fn pair_still_denied(&self, shard: u32) -> Option<Denied> {
+        if !self.uses_denials() {
+            return None;
+        }
+        let tenant = self.tenant().still_denied(shard, self.cost, self.came);
+        longer(tenant, self.route().still_denied(shard, self.cost, self.came))
+    }
+
+    /// The denial by a shard of the cell that still holds.
+    fn cell_still_denied(&self, shard: u32) -> Option<Denied> {
+        if !self.uses_denials() {
+            return None;
+        }
+        self.cell().and_then(|(cell, _)| cell.still_denied(shard, self.cost, self.came))
+    }
+
+    /// The denial that needs no server: all shards to ask have denied before, and that still holds. From a cell that is
+    /// known to deny it is not worth taking the tenant's tokens and giving them back.
+    fn still_denied(&self, shards: &Shards) -> Option<Denied> {
+        let of = |(first, second): (u32, Option<u32>), denied: &dyn Fn(u32) -> Option<Denied>| {
+            let one = denied(first)?;
+            match second {
+                Some(second) => Some(sooner(Some(one), denied(second)?)),
+                None => Some(one),
+            }
+        };
+        of(shards.pair, &|shard| self.pair_still_denied(shard))
+            .or_else(|| of(shards.cell, &|shard| self.cell_still_denied(shard)))
+    }
+}
+
 impl Limiter {
     pub(crate) async fn decide(&self, request: &Request) -> Decision {
-        let now = request.came;
-        let cell = request.cell().map(|(cell, fit)| (cell, choose(fit, |shard| cell.believed(shard, now))));
-        // From a cell that is known to deny it is not worth taking the tenant's tokens and giving them back.
-        if let Some((cell, (first, second))) = cell
-            && request.uses_denials()
-            && let Some(denied) = cell.still_denied(first, request.cost, now)
-        {
-            match second {
-                None => return request.denied(denied),
-                Some(second) => {
-                    if let Some(again) = cell.still_denied(second, request.cost, now) {
-                        return request.denied(sooner(Some(denied), again));
-                    }
-                }
-            }
+        let shards = request.shards();
+        match request.still_denied(&shards) {
+            Some(denied) => request.denied(denied),
+            // Boxed, so that the quick answer does not pay for the room that the long way needs.
+            None => Box::pin(self.ask(request, shards)).await,
         }
-        let (shard, quota) = match self.ask_pair(request).await {
+    }
+
+    async fn ask(&self, request: &Request, shards: Shards) -> Decision {
+        let (shard, quota) = match self.ask_pair(request, shards.pair).await {
             Ok(PairAnswer::Granted { shard, quota }) => (shard, quota),
             Ok(PairAnswer::Denied(denied)) => return request.denied(denied),
             Err(NoAnswer) => return self.decide_without_redis(request),
         };
-        let Some((cell, shards)) = cell else { return request.allowed(Some(quota), Source::Server) };
-        let decision = match self.ask_cell(request, cell, shards).await {
+        let Some((cell, _)) = request.cell() else { return request.allowed(Some(quota), Source::Server) };
+        let decision = match self.ask_cell(request, cell, shards.cell).await {
             Ok(None) => return request.allowed(Some(quota), Source::Server),
             Ok(Some(denied)) => request.denied(denied),
             Err(NoAnswer) => self.decide_on_cell_without_redis(request, cell, quota),
@@ -116,18 +154,14 @@ impl Limiter {
     }
 
     /// Asks both buckets of the tenant, in at most two shards.
-    async fn ask_pair(&self, request: &Request) -> Result<PairAnswer, NoAnswer> {
-        let now = request.came;
-        let (first, second) = request.pair_shards();
+    async fn ask_pair(
+        &self,
+        request: &Request,
+        (first, second): (u32, Option<u32>),
+    ) -> Result<PairAnswer, NoAnswer> {
         let mut denied: Option<Denied> = None;
         for shard in [Some(first), second].into_iter().flatten() {
-            let still_denied = if request.uses_denials() {
-                let tenant = request.tenant().still_denied(shard, request.cost, now);
-                longer(tenant, request.route().still_denied(shard, request.cost, now))
-            } else {
-                None
-            };
-            let again = match still_denied {
+            let again = match request.pair_still_denied(shard) {
                 Some(denied) => denied,
                 None => match self.ask_pair_shard(request, shard).await {
                     Ok(PairAnswer::Denied(denied)) => denied,
@@ -201,10 +235,7 @@ impl Limiter {
         let verb = if request.takes { Verb::Take } else { Verb::Peek };
         let mut denied: Option<Denied> = None;
         for shard in [Some(first), second].into_iter().flatten() {
-            let now = request.came;
-            let still_denied =
-                if request.uses_denials() { cell.still_denied(shard, request.cost, now) } else { None };
-            let again = match still_denied {
+            let again = match request.cell_still_denied(shard) {
                 Some(denied) => denied,
                 None => match self.ask_bucket(verb, request, cell, shard).await {
                     Ok(reply) => {

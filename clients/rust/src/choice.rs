@@ -20,7 +20,7 @@ pub struct Seen {
 
 /// How many tokens `shard` is believed to hold at `now` (µs): what it had plus the refill since.
 pub fn believed(seen: Option<Seen>, shard: Shard<'_>, now: u64) -> f64 {
-    let capacity = shard.capacity().nanos() as f64 / 1e9;
+    let capacity = shard.tokens();
     match seen {
         None => capacity,
         Some(seen) => {

@@ -176,7 +176,7 @@ impl Quota {
         let capacity = limit.capacity().whole();
         let reset_after = Duration::from_millis(reply.reset_after_ms);
         // Counted back from full, which the server gave exactly: what will still be missing when the next token is there.
-        let missing_then = shard.capacity().nanos() as f64 / 1e9 - (reply.remaining as f64 + 1.0);
+        let missing_then = shard.tokens() - (reply.remaining as f64 + 1.0);
         let ms_then = (missing_then.max(0.0) / shard.per_ms()).floor();
         let more_after = Duration::from_millis(reply.reset_after_ms.saturating_sub(ms_then as u64).max(1));
         Quota {

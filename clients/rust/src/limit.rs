@@ -192,6 +192,14 @@ impl Shard<'_> {
         (&self.limit.tokens, period_pieces(self.period_ms()))
     }
 
+    /// The capacity, nearly: for beliefs and hints.
+    pub(crate) fn tokens(&self) -> f64 {
+        let Limit { whole, fraction, .. } = *self.limit;
+        let (each, more) = (whole / u64::from(self.count), whole % u64::from(self.count));
+        let tokens = (each + u64::from(u64::from(self.index) < more)) as f64;
+        if fraction != 0 && u64::from(self.index) == more { tokens + fraction as f64 / 1e9 } else { tokens }
+    }
+
     /// Tokens per millisecond, nearly.
     pub(crate) fn per_ms(&self) -> f64 {
         self.limit.per_ms / f64::from(self.count)

@@ -57,7 +57,7 @@ impl<'a> Target<'a> {
     pub(crate) fn still_denied(&self, index: u32, cost: u64, now: u64) -> Option<Denied> {
         let ms = self.known.denied(index, self.shard(index), cost, now)?;
         let believed = self.believed(index, now);
-        let missing = self.shard(index).capacity().nanos() as f64 / 1e9 - believed;
+        let missing = self.shard(index).tokens() - believed;
         let reply = BucketReply {
             outcome: Outcome::RetryAfter(ms),
             remaining: believed as u64,
