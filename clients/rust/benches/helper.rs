@@ -3,7 +3,8 @@
 //! - `arguments`: looking up a known tenant and building the `RL.TAKEALL` for it. No server. What the `redis` crate needs
 //!   to put the command on the wire is not included.
 //! - `denial_cache`: a whole decision that needs no round trip, with no metrics recorder and no tracing subscriber.
-//! - `authorize` and its rival, a bare `PING`: calls over one connection of the same kind, 64 at a time, against one server.
+//! - `round_trips`: `authorize` and, beside it, a bare `PING` over one connection of the same kind to one server, 1 and 64
+//!   at a time. The server's own work (two buckets read, decided and written) and its reply are included.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ use redis_token_bucket_client::decision::Source;
 use redis_token_bucket_client::{Connection, Limiter, Policy};
 use tokio::runtime::Runtime;
 
-const AT_A_TIME: u64 = 64;
+/// Calls under way at once. With 1 the way there and back counts most, with 64 the work of client and server.
+const AT_A_TIME: [u64; 2] = [1, 64];
 
 fn limiter(runtime: &Runtime, url: &str, policy: Policy) -> Limiter {
     let policy = Arc::new(policy);
@@ -61,14 +63,15 @@ fn denial_cache(criterion: &mut Criterion) {
 
 /// Makes `calls` calls, some at a time, and says how long it took.
 async fn timed<C: Future<Output = ()> + Send>(
+    at_a_time: u64,
     calls: u64,
     call: impl Fn() -> C + Clone + Send + 'static,
 ) -> Duration {
     let start = Instant::now();
-    let tasks: Vec<_> = (0..AT_A_TIME)
+    let tasks: Vec<_> = (0..at_a_time)
         .map(|task| {
             let call = call.clone();
-            let mine = calls / AT_A_TIME + u64::from(task < calls % AT_A_TIME);
+            let mine = calls / at_a_time + u64::from(task < calls % at_a_time);
             tokio::spawn(async move {
                 for _ in 0..mine {
                     call().await;
@@ -92,32 +95,34 @@ fn round_trips(criterion: &mut Criterion) {
 
     let mut group = criterion.benchmark_group("round_trips");
     group.throughput(Throughput::Elements(1));
-    group.bench_function("authorize", |bencher| {
-        let limiter = Arc::clone(&limiter);
-        bencher.to_async(&runtime).iter_custom(|calls| {
+    for at_a_time in AT_A_TIME {
+        group.bench_function(format!("authorize/{at_a_time}"), |bencher| {
             let limiter = Arc::clone(&limiter);
-            timed(calls, move || {
+            bencher.to_async(&runtime).iter_custom(|calls| {
                 let limiter = Arc::clone(&limiter);
-                async move {
-                    let decision = limiter.authorize("acme", "search", 1).await.expect("a decision");
-                    assert_eq!((decision.is_allowed(), decision.source), (true, Source::Server));
-                }
-            })
+                timed(at_a_time, calls, move || {
+                    let limiter = Arc::clone(&limiter);
+                    async move {
+                        let decision = limiter.authorize("acme", "search", 1).await.expect("a decision");
+                        assert_eq!((decision.is_allowed(), decision.source), (true, Source::Server));
+                    }
+                })
+            });
         });
-    });
-    group.bench_function("ping", |bencher| {
-        bencher.to_async(&runtime).iter_custom(|calls| {
-            let connection = connection.clone();
-            timed(calls, move || {
-                let mut connection = connection.clone();
-                async move {
-                    let pong: String =
-                        redis::cmd("PING").query_async(&mut connection).await.expect("a reply");
-                    assert_eq!(pong, "PONG");
-                }
-            })
+        group.bench_function(format!("ping/{at_a_time}"), |bencher| {
+            bencher.to_async(&runtime).iter_custom(|calls| {
+                let connection = connection.clone();
+                timed(at_a_time, calls, move || {
+                    let mut connection = connection.clone();
+                    async move {
+                        let pong: String =
+                            redis::cmd("PING").query_async(&mut connection).await.expect("a reply");
+                        assert_eq!(pong, "PONG");
+                    }
+                })
+            });
         });
-    });
+    }
     group.finish();
 }
 

@@ -68,3 +68,8 @@ pub use decision::Decision;
 pub use limit::Limit;
 pub use limiter::{Error, Limiter};
 pub use policy::Policy;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
