@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-matrix servers run build lint bench clean
+.PHONY: help setup demo authorize axum test test-matrix servers run build lint bench clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,6 +11,12 @@ setup: ## Install what is missing (done by the other tasks)
 
 demo: setup ## Show the module at work in a throw-away cluster of three nodes
 	@cargo run --locked --example demo
+
+authorize: setup ## Decide about a few requests with the Rust helper (REDIS_URL=...)
+	@scripts/example authorize
+
+axum: setup ## Start an HTTP service with rate limits on port 3000 (REDIS_URL=... LISTEN=...)
+	@scripts/example axum
 
 test: setup ## Run all tests, those on a real server included (RL_SERVER=path for another one)
 	cargo test --locked --workspace
