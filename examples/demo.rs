@@ -2,11 +2,15 @@
 //! it shows.
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::redis::cluster::ClusterConnection;
 use harness::{Ask, Cluster};
+use redis_token_bucket_client::decision::Reason;
+use redis_token_bucket_client::{Connection, Limiter, Policy, http};
 
 /// `[allowed, remaining, retry_after_ms, reset_after_ms]`
 type Reply = [i64; 4];
@@ -27,6 +31,7 @@ fn main() {
     session.peek();
     session.two_tenants();
     session.bucket_itself();
+    helper(&cluster).expect("the helper's decisions");
     println!(
         "\nEvery reply was as it should be, in {:.1} s. Stopping the cluster.",
         started.elapsed().as_secs_f64()
@@ -120,6 +125,51 @@ impl Session<'_> {
         );
         reply
     }
+}
+
+/// What a service does: the Rust helper decides about tenants, and spreads a big one over the nodes.
+fn helper(cluster: &Cluster) -> Result<(), Box<dyn Error>> {
+    heading("The Rust helper: a limit for the tenant and one for the route, from both or from neither");
+    let runtime = tokio::runtime::Runtime::new()?;
+    let normal = Arc::new(Policy::new("100 burst, 10/s".parse()?, "3 burst, 1/s".parse()?));
+    let mut big = Policy::new("16000 burst, 1000/s".parse()?, "16000 burst, 1000/s".parse()?);
+    big.shards = 16;
+    let big = Arc::new(big);
+    let urls = cluster.urls();
+    let connection = runtime.block_on(Connection::cluster(urls.iter().map(String::as_str)))?;
+    let limiter = Limiter::new(connection, move |tenant, _route| {
+        Arc::clone(if tenant == "mega" { &big } else { &normal })
+    });
+    let authorize = |tenant, route| runtime.block_on(limiter.authorize(tenant, route, 1));
+    for _ in 0..3 {
+        check(
+            authorize("initech", "search")?.is_allowed(),
+            "authorize(initech, search, 1): allowed".to_owned(),
+        );
+    }
+    let denied = authorize("initech", "search")?;
+    let wait = denied.retry_after().unwrap_or_default();
+    check(
+        denied.reason() == Some(Reason::RouteLimit),
+        format!("authorize(initech, search, 1): route_limit, retry after {} ms", wait.as_millis()),
+    );
+    let fields: Vec<_> =
+        http::fields(&denied).into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    println!("    over HTTP: {}, {}", http::status(&denied), fields.join(", "));
+    check(authorize("initech", "upload")?.is_allowed(), "authorize(initech, upload, 1): allowed".to_owned());
+
+    heading("A tenant too big for one node: 16 shards, spread over all of them");
+    let takes = || cluster.nodes().iter().map(|node| node.command_stats("rl.takeall").0);
+    let before: Vec<u64> = takes().collect();
+    for _ in 0..600 {
+        assert!(authorize("mega", "search")?.is_allowed(), "600 of 16000 tokens");
+    }
+    let shares: Vec<u64> = takes().zip(before).map(|(after, before)| after - before).collect();
+    check(
+        shares.iter().all(|share| (150..=250).contains(share)),
+        format!("600 decisions took {shares:?} calls on the three nodes"),
+    );
+    Ok(())
 }
 
 fn heading(text: &str) {
