@@ -95,12 +95,14 @@ impl Known {
         *self.news(index) = News { seen: Some(Seen { remaining: reply.remaining, at: now }), denial };
     }
 
-    /// If an earlier denial says that `cost` is not there yet: the ms until it may be.
+    /// If an earlier denial says that `cost` is not there yet: the ms until it may be, and the tokens that are believed to be
+    /// there now.
     ///
     /// Another cost than the one that was denied is later or earlier by the refill of the difference, to within the
     /// millisecond to which the server rounded; that one is left to the server.
-    pub(crate) fn denied(&self, index: u32, shard: Shard<'_>, cost: u64, now: u64) -> Option<u64> {
-        let denial = self.news(index).denial?;
+    pub(crate) fn denied(&self, index: u32, shard: Shard<'_>, cost: u64, now: u64) -> Option<(u64, f64)> {
+        let News { seen, denial } = *self.news(index);
+        let denial = denial?;
         let same_limit = denial.capacity == shard.capacity() && denial.per_ms == shard.per_ms();
         let can_succeed = i128::from(cost) * Tokens::ONE.nanos() <= denial.capacity.nanos();
         if !same_limit || !can_succeed || cost == 0 {
@@ -113,7 +115,7 @@ impl Known {
             (denial.until as f64 + later_us) as u64
         };
         let left = until.checked_sub(now).filter(|&left| left > 0)?;
-        Some(left.div_ceil(1000))
+        Some((left.div_ceil(1000), believed(seen, shard, now)))
     }
 
     /// The bucket in this process, for as long as the guard lives.
@@ -246,6 +248,10 @@ mod tests {
         Known::new(std::iter::once("{acme}:rl:search:0".to_owned()))
     }
 
+    fn wait(known: &Known, shard: Shard<'_>, cost: u64, now: u64) -> Option<u64> {
+        known.denied(0, shard, cost, now).map(|(ms, _)| ms)
+    }
+
     fn denied(ms: u64) -> BucketReply {
         BucketReply { outcome: Outcome::RetryAfter(ms), remaining: 0, reset_after_ms: 1000 }
     }
@@ -255,11 +261,11 @@ mod tests {
         let limit: Limit = "10 burst, 10/s".parse().unwrap();
         let shard = limit.shard(0, 1).unwrap();
         let known = known();
-        assert_eq!(known.denied(0, shard, 1, START), None, "nothing is known yet");
+        assert_eq!(wait(&known, shard, 1, START), None, "nothing is known yet");
         known.saw(0, shard, 1, &denied(100), START);
-        assert_eq!(known.denied(0, shard, 1, START), Some(100));
-        assert_eq!(known.denied(0, shard, 1, START + 99_999), Some(1), "the last microsecond");
-        assert_eq!(known.denied(0, shard, 1, START + 100_000), None, "after 100 ms");
+        assert_eq!(wait(&known, shard, 1, START), Some(100));
+        assert_eq!(wait(&known, shard, 1, START + 99_999), Some(1), "the last microsecond");
+        assert_eq!(wait(&known, shard, 1, START + 100_000), None, "after 100 ms");
     }
 
     #[test]
@@ -269,19 +275,15 @@ mod tests {
         let known = known();
         known.saw(0, shard, 5, &denied(450), START);
         assert_eq!(
-            known.denied(0, shard, 7, START),
+            wait(&known, shard, 7, START),
             Some(649),
             "2 tokens more, 200 ms later, less the rounding"
         );
-        assert_eq!(known.denied(0, shard, 4, START), Some(349), "one token less, 100 ms earlier");
-        assert_eq!(known.denied(0, shard, 1, START), Some(49));
-        assert_eq!(known.denied(0, shard, 1, START + 60_000), None, "one token is there by then");
-        assert_eq!(known.denied(0, shard, 0, START), None, "cost 0 asks for nothing");
-        assert_eq!(
-            known.denied(0, shard, 11, START),
-            None,
-            "what can never succeed is for the server to say"
-        );
+        assert_eq!(wait(&known, shard, 4, START), Some(349), "one token less, 100 ms earlier");
+        assert_eq!(wait(&known, shard, 1, START), Some(49));
+        assert_eq!(wait(&known, shard, 1, START + 60_000), None, "one token is there by then");
+        assert_eq!(wait(&known, shard, 0, START), None, "cost 0 asks for nothing");
+        assert_eq!(wait(&known, shard, 11, START), None, "what can never succeed is for the server to say");
     }
 
     #[test]
@@ -291,9 +293,9 @@ mod tests {
         let shard = limit.shard(0, 1).unwrap();
         let known = known();
         known.saw(0, shard, 1, &denied(100), START);
-        assert_eq!(known.denied(0, raised.shard(0, 1).unwrap(), 1, START), None, "another limit");
+        assert_eq!(wait(&known, raised.shard(0, 1).unwrap(), 1, START), None, "another limit");
         known.saw(0, shard, 1, &BucketReply { outcome: Outcome::Allowed, ..denied(0) }, START);
-        assert_eq!(known.denied(0, shard, 1, START), None, "the bucket allowed since");
+        assert_eq!(wait(&known, shard, 1, START), None, "the bucket allowed since");
     }
 
     #[test]

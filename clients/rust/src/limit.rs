@@ -195,6 +195,9 @@ impl Shard<'_> {
     /// The capacity, nearly: for beliefs and hints.
     pub(crate) fn tokens(&self) -> f64 {
         let Limit { whole, fraction, .. } = *self.limit;
+        if self.count == 1 && fraction == 0 {
+            return whole as f64;
+        }
         let (each, more) = (whole / u64::from(self.count), whole % u64::from(self.count));
         let tokens = (each + u64::from(u64::from(self.index) < more)) as f64;
         if fraction != 0 && u64::from(self.index) == more { tokens + fraction as f64 / 1e9 } else { tokens }

@@ -55,13 +55,13 @@ impl<'a> Target<'a> {
 
     /// The denial that an earlier reply of the server is, if it still holds.
     pub(crate) fn still_denied(&self, index: u32, cost: u64, now: u64) -> Option<Denied> {
-        let ms = self.known.denied(index, self.shard(index), cost, now)?;
-        let believed = self.believed(index, now);
-        let missing = self.shard(index).tokens() - believed;
+        let shard = self.shard(index);
+        let (ms, believed) = self.known.denied(index, shard, cost, now)?;
+        let missing = shard.tokens() - believed;
         let reply = BucketReply {
             outcome: Outcome::RetryAfter(ms),
             remaining: believed as u64,
-            reset_after_ms: (missing / self.shard(index).per_ms()).ceil() as u64,
+            reset_after_ms: (missing / shard.per_ms()).ceil() as u64,
         };
         let retry = Retry::After(Duration::from_millis(ms));
         Some(Denied { retry, quota: self.quota(index, &reply), source: Source::DenialCache })
