@@ -37,6 +37,7 @@ build: setup ## Build the module for production
 
 lint: setup ## Check formatting, clippy and the documentation, warnings denied
 	cargo fmt --all --check
+	python3 clients/vectors.py --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 

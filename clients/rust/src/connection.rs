@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::command::ReplyError;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
@@ -20,6 +19,8 @@ use redis::{
     RedisError, ServerErrorKind, Value,
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use crate::command::ReplyError;
 
 /// How long connecting to a node, or an answer that no caller waits for any more, may take.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(500);
