@@ -1,5 +1,7 @@
 //! A decision step by step: denials that still hold, both buckets of the tenant, the cell.
 
+use std::pin::Pin;
+
 use redis::Cmd;
 use redis_token_bucket_core::Outcome;
 
@@ -130,12 +132,21 @@ impl Limiter {
         let shards = request.shards();
         match request.still_denied(&shards) {
             Some(denied) => request.denied(denied),
-            // Boxed, so that the quick answer does not pay for the room that the long way needs.
-            None => Box::pin(self.ask(request, shards)).await,
+            None => self.ask(request, shards).await,
         }
     }
 
-    async fn ask(&self, request: &Request, shards: Shards) -> Decision {
+    /// The way to the server. Boxed out of line, so that the quick answer does not pay for the room that this one needs.
+    #[inline(never)]
+    fn ask<'a>(
+        &'a self,
+        request: &'a Request,
+        shards: Shards,
+    ) -> Pin<Box<dyn Future<Output = Decision> + Send + 'a>> {
+        Box::pin(self.ask_servers(request, shards))
+    }
+
+    async fn ask_servers(&self, request: &Request, shards: Shards) -> Decision {
         let (shard, quota) = match self.ask_pair(request, shards.pair).await {
             Ok(PairAnswer::Granted { shard, quota }) => (shard, quota),
             Ok(PairAnswer::Denied(denied)) => return request.denied(denied),
