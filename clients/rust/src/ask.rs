@@ -11,7 +11,7 @@ use crate::connection::Failure;
 use crate::decision::{Decision, Quota, Scope, Source, Verdict};
 use crate::limiter::{Limiter, Request};
 use crate::reply::{PairReply, command, read_both, read_bucket, take_both};
-use crate::target::{Denied, Target, longer, sooner};
+use crate::target::{Denied, Held, Target, longer, sooner};
 
 /// What the tenant's two buckets said.
 enum PairAnswer {
@@ -95,43 +95,49 @@ impl Request {
         Shards { pair: self.pair_shards(), cell }
     }
 
-    /// The denial by a shard of the tenant that still holds.
-    fn pair_still_denied(&self, shard: u32) -> Option<Denied> {
+    /// The denial by a shard of the tenant that still holds: of both buckets' the one that lasts longer.
+    fn pair_held(&self, shard: u32) -> Option<Held<'_>> {
         if !self.uses_denials() {
             return None;
         }
-        let tenant = self.tenant().still_denied(shard, self.cost, self.came);
-        longer(tenant, self.route().still_denied(shard, self.cost, self.came))
+        let held = [self.tenant(), self.route()].map(|target| target.held(shard, self.cost, self.came));
+        held.into_iter()
+            .flatten()
+            .reduce(|one, other| if other.retry_ms > one.retry_ms { other } else { one })
     }
 
     /// The denial by a shard of the cell that still holds.
-    fn cell_still_denied(&self, shard: u32) -> Option<Denied> {
+    fn cell_held(&self, shard: u32) -> Option<Held<'_>> {
         if !self.uses_denials() {
             return None;
         }
-        self.cell().and_then(|(cell, _)| cell.still_denied(shard, self.cost, self.came))
+        self.cell().and_then(|(cell, _)| cell.held(shard, self.cost, self.came))
     }
 
     /// The denial that needs no server: all shards to ask have denied before, and that still holds. From a cell that is
     /// known to deny it is not worth taking the tenant's tokens and giving them back.
-    fn still_denied(&self, shards: &Shards) -> Option<Denied> {
-        let of = |(first, second): (u32, Option<u32>), denied: &dyn Fn(u32) -> Option<Denied>| {
-            let one = denied(first)?;
-            match second {
-                Some(second) => Some(sooner(Some(one), denied(second)?)),
-                None => Some(one),
-            }
-        };
-        of(shards.pair, &|shard| self.pair_still_denied(shard))
-            .or_else(|| of(shards.cell, &|shard| self.cell_still_denied(shard)))
+    fn held(&self, shards: &Shards) -> Option<Held<'_>> {
+        soonest(shards.pair, |shard| self.pair_held(shard))
+            .or_else(|| soonest(shards.cell, |shard| self.cell_held(shard)))
     }
+}
+
+/// If all of these shards still deny, the denial that is over sooner.
+fn soonest<'a>(
+    (first, second): (u32, Option<u32>),
+    held: impl Fn(u32) -> Option<Held<'a>>,
+) -> Option<Held<'a>> {
+    let one = held(first)?;
+    let Some(second) = second else { return Some(one) };
+    let other = held(second)?;
+    Some(if other.retry_ms < one.retry_ms { other } else { one })
 }
 
 impl Limiter {
     pub(crate) async fn decide(&self, request: &Request) -> Decision {
         let shards = request.shards();
-        match request.still_denied(&shards) {
-            Some(denied) => request.denied(denied),
+        match request.held(&shards) {
+            Some(held) => request.denied(held.denied()),
             None => self.ask(request, shards).await,
         }
     }
@@ -172,8 +178,8 @@ impl Limiter {
     ) -> Result<PairAnswer, NoAnswer> {
         let mut denied: Option<Denied> = None;
         for shard in [Some(first), second].into_iter().flatten() {
-            let again = match request.pair_still_denied(shard) {
-                Some(denied) => denied,
+            let again = match request.pair_held(shard) {
+                Some(held) => held.denied(),
                 None => match self.ask_pair_shard(request, shard).await {
                     Ok(PairAnswer::Denied(denied)) => denied,
                     // One shard that denied is an answer, though the other gave none.
@@ -246,8 +252,8 @@ impl Limiter {
         let verb = if request.takes { Verb::Take } else { Verb::Peek };
         let mut denied: Option<Denied> = None;
         for shard in [Some(first), second].into_iter().flatten() {
-            let again = match request.cell_still_denied(shard) {
-                Some(denied) => denied,
+            let again = match request.cell_held(shard) {
+                Some(held) => held.denied(),
                 None => match self.ask_bucket(verb, request, cell, shard).await {
                     Ok(reply) => {
                         cell.saw(shard, request.cost, &reply, self.now());

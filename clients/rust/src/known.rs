@@ -5,6 +5,7 @@
 //! be learnt again, and starts the local bucket afresh; no decision of Redis depends on it.
 
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::Equivalent;
@@ -33,6 +34,8 @@ struct KnownShard {
     key: Box<[u8]>,
     slot: u16,
     news: Mutex<News>,
+    /// Whether the news are of a denial: nearly always not, and then no lock is needed to know it.
+    denies: AtomicBool,
 }
 
 /// What a shard last said.
@@ -58,6 +61,7 @@ impl Known {
             slot: slot(key.as_bytes()),
             key: key.into_bytes().into_boxed_slice(),
             news: Mutex::default(),
+            denies: AtomicBool::new(false),
         };
         Known { shards: keys.map(shard).collect(), local: Mutex::new(None) }
     }
@@ -92,6 +96,7 @@ impl Known {
             // A denial of another cost may still hold, but a bucket that allows is best asked.
             Outcome::Allowed | Outcome::Never => None,
         };
+        self.shards[index as usize].denies.store(denial.is_some(), Ordering::Relaxed);
         *self.news(index) = News { seen: Some(Seen { remaining: reply.remaining, at: now }), denial };
     }
 
@@ -101,6 +106,9 @@ impl Known {
     /// Another cost than the one that was denied is later or earlier by the refill of the difference, to within the
     /// millisecond to which the server rounded; that one is left to the server.
     pub(crate) fn denied(&self, index: u32, shard: Shard<'_>, cost: u64, now: u64) -> Option<(u64, f64)> {
+        if !self.shards[index as usize].denies.load(Ordering::Relaxed) {
+            return None;
+        }
         let News { seen, denial } = *self.news(index);
         let denial = denial?;
         let same_limit = denial.capacity == shard.capacity() && denial.per_ms == shard.per_ms();

@@ -26,6 +26,32 @@ pub(crate) struct Denied {
     pub(crate) source: Source,
 }
 
+/// A shard that said no before, and still does. Small, because most decisions from the denial cache look at several and
+/// answer with one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held<'a> {
+    target: Target<'a>,
+    index: u32,
+    pub(crate) retry_ms: u64,
+    /// Tokens that are believed to be there.
+    believed: f64,
+}
+
+impl Held<'_> {
+    /// The same as an answer.
+    pub(crate) fn denied(&self) -> Denied {
+        let shard = self.target.shard(self.index);
+        let missing = shard.tokens() - self.believed;
+        let reply = BucketReply {
+            outcome: Outcome::RetryAfter(self.retry_ms),
+            remaining: self.believed as u64,
+            reset_after_ms: (missing / shard.per_ms()).ceil() as u64,
+        };
+        let retry = Retry::After(Duration::from_millis(self.retry_ms));
+        Denied { retry, quota: self.target.quota(self.index, &reply), source: Source::DenialCache }
+    }
+}
+
 impl<'a> Target<'a> {
     pub(crate) fn shard(&self, index: u32) -> Shard<'a> {
         self.limit.part(index, self.known.shards())
@@ -54,17 +80,9 @@ impl<'a> Target<'a> {
     }
 
     /// The denial that an earlier reply of the server is, if it still holds.
-    pub(crate) fn still_denied(&self, index: u32, cost: u64, now: u64) -> Option<Denied> {
-        let shard = self.shard(index);
-        let (ms, believed) = self.known.denied(index, shard, cost, now)?;
-        let missing = shard.tokens() - believed;
-        let reply = BucketReply {
-            outcome: Outcome::RetryAfter(ms),
-            remaining: believed as u64,
-            reset_after_ms: (missing / shard.per_ms()).ceil() as u64,
-        };
-        let retry = Retry::After(Duration::from_millis(ms));
-        Some(Denied { retry, quota: self.quota(index, &reply), source: Source::DenialCache })
+    pub(crate) fn held(&self, index: u32, cost: u64, now: u64) -> Option<Held<'a>> {
+        let (retry_ms, believed) = self.known.denied(index, self.shard(index), cost, now)?;
+        Some(Held { target: *self, index, retry_ms, believed })
     }
 
     /// What the bucket in this process holds, with the whole limit. `stored` is what [`Known::local`] keeps.
