@@ -288,12 +288,14 @@ pub(crate) struct Request {
 /// How many shards, counted from the first, can hold `cost` in all of `limits`. A bucket that is not cut counts as one, be
 /// the cost within its capacity or not: the server then says "never".
 fn shards_that_hold<const N: usize>(limits: [&Limit; N], cost: u64, shards: u32) -> Result<u32, Error> {
+    if shards == 1 {
+        return Ok(1);
+    }
     let mut fit = shards;
     for limit in limits {
         fit = fit.min(limit.shards_that_hold(cost, shards)?);
     }
     match fit {
-        0 if shards == 1 => Ok(1),
         0 => Err(Error::CostAboveShard { cost, shards }),
         fit => Ok(fit),
     }
