@@ -86,7 +86,7 @@ impl<'a> Target<'a> {
     }
 
     /// What the bucket in this process holds, with the whole limit. `stored` is what [`Known::local`] keeps.
-    pub(crate) fn local_level(&self, stored: Option<core::Bucket>, now: u64) -> core::Level {
+    pub(crate) fn local_level(&self, stored: Option<core::Bucket>, now: u64) -> core::Level<'a> {
         self.limit.exact().level(stored, now)
     }
 
