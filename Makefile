@@ -42,7 +42,8 @@ lint: setup ## Check formatting, clippy and the documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 
 bench: setup ## Compare the costs with a Lua script's and others'
-	cargo bench --locked
+	cargo bench --locked -p redis-token-bucket-core --bench decision
+	cargo bench --locked --bench cost
 
 clean: ## Remove what was built and fetched
 	cargo clean
