@@ -96,17 +96,21 @@ impl Request {
     }
 
     /// The denial by a shard of the tenant that still holds: of both buckets' the one that lasts longer.
+    #[inline]
     fn pair_held(&self, shard: u32) -> Option<Held<'_>> {
         if !self.uses_denials() {
             return None;
         }
-        let held = [self.tenant(), self.route()].map(|target| target.held(shard, self.cost, self.came));
-        held.into_iter()
-            .flatten()
-            .reduce(|one, other| if other.retry_ms > one.retry_ms { other } else { one })
+        let tenant = self.tenant().held(shard, self.cost, self.came);
+        let route = self.route().held(shard, self.cost, self.came);
+        match (tenant, route) {
+            (Some(tenant), Some(route)) if route.retry_ms > tenant.retry_ms => Some(route),
+            (tenant, route) => tenant.or(route),
+        }
     }
 
     /// The denial by a shard of the cell that still holds.
+    #[inline]
     fn cell_held(&self, shard: u32) -> Option<Held<'_>> {
         if !self.uses_denials() {
             return None;
@@ -116,6 +120,7 @@ impl Request {
 
     /// The denial that needs no server: all shards to ask have denied before, and that still holds. From a cell that is
     /// known to deny it is not worth taking the tenant's tokens and giving them back.
+    #[inline]
     fn held(&self, shards: &Shards) -> Option<Held<'_>> {
         soonest(shards.pair, |shard| self.pair_held(shard))
             .or_else(|| soonest(shards.cell, |shard| self.cell_held(shard)))
@@ -123,6 +128,7 @@ impl Request {
 }
 
 /// If all of these shards still deny, the denial that is over sooner.
+#[inline]
 fn soonest<'a>(
     (first, second): (u32, Option<u32>),
     held: impl Fn(u32) -> Option<Held<'a>>,
@@ -215,7 +221,7 @@ impl Limiter {
 
     async fn take_pair(&self, request: &Request, shard: u32) -> Result<PairReply, Failure> {
         let slot = request.pair.tenant.slot(shard);
-        let reply = self.connection.send(slot, &request.take(shard), request.deadline).await?;
+        let reply = self.connection.send(slot, &request.take(shard), request.deadline()).await?;
         Ok(read_both(&reply)?)
     }
 
@@ -238,7 +244,7 @@ impl Limiter {
         shard: u32,
     ) -> Result<BucketReply, Failure> {
         let command = command(verb, target.bucket(shard), request.cost);
-        let reply = self.connection.send(target.known.slot(shard), &command, request.deadline).await?;
+        let reply = self.connection.send(target.known.slot(shard), &command, request.deadline()).await?;
         Ok(read_bucket(&reply)?)
     }
 

@@ -105,6 +105,7 @@ impl Known {
     ///
     /// Another cost than the one that was denied is later or earlier by the refill of the difference, to within the
     /// millisecond to which the server rounded; that one is left to the server.
+    #[inline]
     pub(crate) fn denied(&self, index: u32, shard: Shard<'_>, cost: u64, now: u64) -> Option<(u64, f64)> {
         if !self.shards[index as usize].denies.load(Ordering::Relaxed) {
             return None;

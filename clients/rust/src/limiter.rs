@@ -247,9 +247,8 @@ impl Limiter {
             }
             None => None,
         };
-        let came = Instant::now();
-        let deadline = (came + policy.timeout.min(NODE_TIMEOUT)).into();
-        Ok(Request { policy, pair, fit, cell, cost, takes, came: self.micros(came), deadline })
+        let arrived = Instant::now();
+        Ok(Request { policy, pair, fit, cell, cost, takes, came: self.micros(arrived), arrived })
     }
 
     /// µs on the clock of beliefs, denials and local buckets.
@@ -282,7 +281,14 @@ pub(crate) struct Request {
     pub(crate) takes: bool,
     /// When it came, see [`Limiter::now`].
     pub(crate) came: u64,
-    pub(crate) deadline: tokio::time::Instant,
+    pub(crate) arrived: Instant,
+}
+
+impl Request {
+    /// When an answer must be there. Worked out only for what goes to a server: the denial cache answers without.
+    pub(crate) fn deadline(&self) -> tokio::time::Instant {
+        (self.arrived + self.policy.timeout.min(NODE_TIMEOUT)).into()
+    }
 }
 
 /// How many shards, counted from the first, can hold `cost` in all of `limits`. A bucket that is not cut counts as one, be

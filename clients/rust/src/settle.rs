@@ -30,7 +30,7 @@ impl Limiter {
         });
         for gift in gifts {
             // Out of time: it goes on by itself.
-            let _ = timeout_at(request.deadline, gift).await;
+            let _ = timeout_at(request.deadline(), gift).await;
         }
     }
 

@@ -80,6 +80,7 @@ impl<'a> Target<'a> {
     }
 
     /// The denial that an earlier reply of the server is, if it still holds.
+    #[inline]
     pub(crate) fn held(&self, index: u32, cost: u64, now: u64) -> Option<Held<'a>> {
         let (retry_ms, believed) = self.known.denied(index, self.shard(index), cost, now)?;
         Some(Held { target: *self, index, retry_ms, believed })
