@@ -1,4 +1,4 @@
-//! Rate limits for services over [redis-token-bucket]: tenants and their routes, tenants too big for one node, shared
+//! Rate limits for services over redis-token-bucket: tenants and their routes, tenants too big for one node, shared
 //! downstreams, and what to do when Redis is away.
 //!
 //! [`Limiter::authorize`] decides about one request: it takes the cost from the tenant's bucket and from the bucket of the
@@ -39,8 +39,6 @@
 //! | `rate_limit.deny` | decisions to deny, also those that shadow mode lets through | tenant, route, reason: `tenant_limit`, `route_limit`, `cell_limit`, `unavailable` |
 //! | `rate_limit.unavailable` | times that Redis did not answer | tenant, route, reason: `timeout`, `connection`, `server_error`, `no_module` |
 //! | `rate_limit.log_dropped` | lines that the decision log lost | |
-//!
-//! [redis-token-bucket]: https://docs.rs/redis-token-bucket
 
 mod ask;
 mod connection;
