@@ -71,12 +71,12 @@ pub(crate) enum ArgKind {
 const ACL_CATEGORY: &CStr = c"ratelimit";
 
 impl Loader {
-    /// Adds the ACL category; `false` where the server has no such function or refuses.
-    pub(super) fn add_acl_category(&self) -> bool {
-        self.api.add_acl_category.is_some_and(|add| {
+    /// Adds the ACL category where the server has a function for it. It may be there already: an unload leaves it.
+    pub(super) fn add_acl_category(&self) {
+        if let Some(add) = self.api.add_acl_category {
             // SAFETY: the context of the running OnLoad; the name is copied.
-            unsafe { add(self.ctx, ACL_CATEGORY.as_ptr()) == REDISMODULE_OK as c_int }
-        })
+            unsafe { add(self.ctx, ACL_CATEGORY.as_ptr()) };
+        }
     }
 
     /// Registers `C`, with all that this server can be told of it.
@@ -110,14 +110,15 @@ impl Loader {
             with_command_info(description, |info| unsafe { set_info(command, info) });
         }
         if let Some(set_categories) = self.api.set_command_acl_categories {
-            let mut categories = description.acl_categories.to_owned().into_bytes();
-            if self.acl_category_added {
-                categories.push(b' ');
-                categories.extend(ACL_CATEGORY.to_bytes());
+            let all = [description.acl_categories.to_bytes(), ACL_CATEGORY.to_bytes()].join(&b' ');
+            let all = CString::new(all).unwrap_or_default();
+            // A server that knows no such category refuses them all; then the built-in ones alone.
+            for categories in [all.as_c_str(), description.acl_categories] {
+                // SAFETY: the command just registered; the text is copied.
+                if unsafe { set_categories(command, categories.as_ptr()) } == REDISMODULE_OK as c_int {
+                    break;
+                }
             }
-            let categories = CString::new(categories).unwrap_or_default();
-            // SAFETY: the command just registered; the text is copied.
-            unsafe { set_categories(command, categories.as_ptr()) };
         }
         Ok(())
     }

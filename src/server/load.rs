@@ -18,7 +18,6 @@ const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
 pub(crate) struct Loader {
     pub(super) api: &'static Api,
     pub(super) ctx: *mut RedisModuleCtx,
-    pub(super) acl_category_added: bool,
 }
 
 /// Runs `register` in the frame of the server's OnLoad; the answer is the server's status.
@@ -48,12 +47,12 @@ pub(crate) unsafe fn load(
         }
     };
     panic::log_panics(api);
-    let mut loader = Loader { api, ctx, acl_category_added: false };
+    let loader = Loader { api, ctx };
     let mut registered = Err("a panic, see the line above".to_owned());
     // The answer of `contain` is an error reply, which nobody waits for here; `registered` stays as it is after a panic.
     let _ = panic::contain(|| {
         loader.set_options();
-        loader.acl_category_added = loader.add_acl_category();
+        loader.add_acl_category();
         registered =
             if argc == 0 { register(&loader) } else { Err("the module takes no arguments".to_owned()) };
         Ok(())

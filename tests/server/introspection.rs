@@ -130,6 +130,12 @@ fn the_module_can_be_unloaded_and_loaded_again() {
         let _: () = cmd("MODULE").arg("LOAD").arg(path.to_str()).query(&mut bench.connection).unwrap();
     }
     assert_eq!(bench.peek("k 5 1/h 0")[1], 2, "the buckets are the server's, and stay");
+    // The category outlives an unload, and the commands must be in it again.
+    if bench.connection.try_ask::<()>("ACL SETUSER limiter on nopass ~* +@ratelimit").is_ok() {
+        let mut limited = bench.server.connection();
+        limited.ask::<()>("AUTH limiter any");
+        assert_eq!(limited.ask::<[i64; 4]>("RL.TAKE k 5 1/h")[..2], [1, 1]);
+    }
 }
 
 /// RediSearch#2476: servers refuse a library without the execute bit.
