@@ -30,6 +30,8 @@ fn main() {
     session.burst_denial_and_wait();
     session.peek();
     session.two_tenants();
+    session.stack();
+    session.settle();
     session.bucket_itself();
     helper(&cluster).expect("the helper's decisions");
     println!(
@@ -94,6 +96,32 @@ impl Session<'_> {
             nodes.push(node.port());
         }
         check(nodes[0] != nodes[1], "different nodes: one tenant's load is not the other's".to_owned());
+    }
+
+    fn stack(&mut self) {
+        heading("Two limits in one call: the tenant's and the route's, from both or from neither");
+        let line = "RL.TAKEALL {wonka}:rl:_tenant:0 100 1/m 1 {wonka}:rl:bulk:0 2 1/m 2";
+        for (allowed, tenant_left, meaning) in
+            [(1, 99, "taken from both"), (0, 99, "the route denies, and the tenant keeps its 99")]
+        {
+            let (all, retry, tenant, route): (i64, i64, Reply, Reply) = self.client.ask(line);
+            println!("> {line}");
+            println!("  allowed {all}  retry_after_ms {retry}  tenant {tenant:?}  route {route:?}");
+            check(all == allowed && tenant[1] == tenant_left && route[0] == allowed, meaning.to_owned());
+        }
+    }
+
+    fn settle(&mut self) {
+        heading("Tokens back, and a cost that is known only afterwards");
+        let given = self.show("RL.GIVE {wonka}:rl:bulk:0 2 1/m 1");
+        check(given[1] == 1, "one token back, for a request that was refused further down".to_owned());
+        let charged = self.show("RL.CHARGE {wonka}:rl:llm:0 1000 10 1500");
+        check(charged[1] == 0, "1500 were used of a bucket of 1000: it is 500 in debt".to_owned());
+        let denied = self.show("RL.TAKE {wonka}:rl:llm:0 1000 10 10");
+        check(
+            denied[0] == 0 && (49_000..=51_000).contains(&denied[2]),
+            format!("denied until refill has paid 500 and brought 10: {} s at 10 a second", denied[2] / 1000),
+        );
     }
 
     fn bucket_itself(&mut self) {
