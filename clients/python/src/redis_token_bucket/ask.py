@@ -6,6 +6,7 @@ same time, and get back what was answered.
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from .bucket import Bucket, Call, two_shards
@@ -17,6 +18,9 @@ CLOSED_RETRY_MS = 1000
 
 Answer = list[object] | Failure
 T = TypeVar("T")
+
+_LOCAL = Lock()
+"""Held while local buckets are looked at and taken from; between threads, all or none."""
 
 
 class Send(NamedTuple):
@@ -54,7 +58,7 @@ class Request:
 
     def decide(self) -> Steps[Decision]:
         """Takes from all buckets or from none."""
-        pair, cell, now = list(self._pair_shards()), list(self._cell_shards()), self.clock()
+        pair, cell, now = self._pair_shards(), self._cell_shards(), self.clock()
         # From a cell that is known to deny it is not worth taking the tenant's tokens and giving them back.
         held = _all_hold(pair, lambda shard: self._pair_held(shard, now)) or _all_hold(
             cell, lambda shard: self._cell_held(shard, now)
@@ -81,10 +85,10 @@ class Request:
     def settle(self, verb: str) -> Steps[Quota | Failure]:
         """Gives or charges the cost on all buckets; of the shards a gift goes to the emptier, so that it does not overflow."""
         order = -1 if verb == "RL.GIVE" else 0
-        pair = list(self._pair_shards())[order]
+        pair = self._pair_shards()[order]
         targets = [(self.tenant, pair), (self.route, pair)]
         if self.cell:
-            targets.append((self.cell, list(self._cell_shards())[order]))
+            targets.append((self.cell, self._cell_shards()[order]))
         answers = yield Send([bucket.call(verb, shard, self.cost) for bucket, shard in targets])
         quotas: list[Quota | Failure] = []
         for (bucket, shard), answer in zip(targets, answers, strict=True):
@@ -123,10 +127,8 @@ class Request:
         if self.takes:
             tenant, route = (bucket.call("", shard, self.cost) for bucket in buckets)
             [answer] = yield Send([Call(tenant.slot, ("RL.TAKEALL", *tenant.args, *route.args))])
-            answers: list[Answer] = [answer, answer] if isinstance(answer, Failure) else list(answer[2:])  # type: ignore[arg-type]
-            if isinstance(answer, Failure) or len(answers) != 2:
-                self._read(answer)
-                return None
+            # Of an answer that is not one, the failure or what it is instead is read, and reported.
+            answers = [answer] if isinstance(answer, Failure) or len(answer) != 4 else answer[2:]
         else:
             answers = yield Send([bucket.call("RL.PEEK", shard, self.cost) for bucket in buckets])
         replies = [reply for reply in map(self._read, answers) if isinstance(reply, Reply)]
@@ -148,12 +150,12 @@ class Request:
         self.cell.saw(shard, self.cost, reply, self.clock())
         return self.cell.denied(shard, reply) or Granted(shard, self.cell.quota(shard, reply))
 
-    def _read(self, answer: Answer) -> Reply | Failure:
+    def _read(self, answer: object) -> Reply | Failure:
         """The reply of one bucket; a failure is reported."""
         if not isinstance(answer, Failure):
-            if len(answer) == 4 and all(isinstance(item, int) for item in answer):
+            if isinstance(answer, list) and len(answer) == 4 and all(isinstance(item, int) for item in answer):
                 allowed, *rest = answer
-                return Reply(allowed == 1, *rest)  # type: ignore[arg-type]
+                return Reply(allowed == 1, *rest)
             answer = Failure("server_error", f"not the reply of a bucket: {answer!r}")
         self.failed(self, answer)
         return answer
@@ -166,15 +168,16 @@ class Request:
         if policy is OnFailure.CLOSED:
             return self._decision(Reason.UNAVAILABLE, CLOSED_RETRY_MS, Source.FAILURE_POLICY, None)
         quotas, takes = [], []
-        for bucket in (bucket.whole() for bucket in buckets):
-            reply, take = bucket.take_locally(self.cost, self.clock())
-            if denied := bucket.denied(0, reply, Source.FAILURE_POLICY):
-                return self._denied(denied)
-            quotas.append(bucket.quota(0, reply))
-            takes.append(take)
-        if self.takes:
-            for take in takes:
-                take()
+        with _LOCAL:
+            for bucket in (bucket.whole() for bucket in buckets):
+                reply, take = bucket.take_locally(self.cost, self.clock())
+                if denied := bucket.denied(0, reply, Source.FAILURE_POLICY):
+                    return self._denied(denied)
+                quotas.append(bucket.quota(0, reply))
+                takes.append(take)
+            if self.takes:
+                for take in takes:
+                    take()
         return self._allowed(quota or _tighter(*quotas[:2]), Source.FAILURE_POLICY)
 
     def _denied(self, denied: Denied) -> Decision:

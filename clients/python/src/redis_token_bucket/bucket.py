@@ -6,7 +6,7 @@ the local bucket afresh; no decision of Redis depends on it. Times are milliseco
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
@@ -125,12 +125,12 @@ class Bucket:
         return reply, take
 
 
-def two_shards(fit: int, believed: Callable[[int], float]) -> Iterator[int]:
+def two_shards(fit: int, believed: Callable[[int], float]) -> list[int]:
     """Which shards to ask, in order: two at random, the one believed fuller first; the only one, if there is one.
 
     With one random shard per call, some run dry while others are full. Looking at two and asking the fuller evens them out
     in one round trip; asking more than two would cost round trips exactly when the tenant is over its limit.
     """
     if fit == 1:
-        return iter((0,))
-    return iter(sorted(random.sample(range(fit), 2), key=believed, reverse=True))
+        return [0]
+    return sorted(random.sample(range(fit), 2), key=believed, reverse=True)

@@ -19,7 +19,9 @@ _YEARS_100 = 100 * 31_557_600
 _UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _NUMBER = r"[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?"
 _TOKENS = re.compile(_NUMBER)
-_LIMIT = re.compile(rf"(?P<capacity>{_NUMBER}) burst, *(?P<tokens>{_NUMBER})(?:/(?=.)(?P<number>{_NUMBER})?(?P<unit>[a-z]+)?)?")
+_LIMIT = re.compile(
+    rf"(?P<capacity>{_NUMBER}) burst, *(?P<tokens>{_NUMBER})(?:/(?=.)(?P<number>{_NUMBER})?(?P<unit>[a-z]+)?)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
