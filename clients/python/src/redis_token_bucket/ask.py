@@ -134,7 +134,8 @@ class Request:
         replies = [reply for reply in map(self._read, answers) if isinstance(reply, Reply)]
         if len(replies) != 2:
             return None
-        now, denials, quotas = self.clock(), [], []
+        now, quotas = self.clock(), []
+        denials: list[Denied] = []
         for bucket, reply in zip(buckets, replies, strict=True):
             bucket.saw(shard, self.cost, reply, now)
             quotas.append(bucket.quota(shard, reply))

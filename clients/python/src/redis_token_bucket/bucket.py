@@ -37,7 +37,7 @@ class News(NamedTuple):
 class Memory:
     """All that is remembered of one bucket with its shards."""
 
-    __slots__ = ("keys", "slots", "news", "local")
+    __slots__ = ("keys", "local", "news", "slots")
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         self.keys = keys

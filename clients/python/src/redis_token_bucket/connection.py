@@ -68,7 +68,7 @@ class Connections:
                 connection.disconnect()
             raise
         self._keep(send.node, connection)
-        return answer
+        return cast(Answer, answer)
 
     def _connected(self, send: Send) -> Any:
         if self._pid != os.getpid():  # forked: the connections are the parent's

@@ -74,7 +74,7 @@ class Limit:
     def __str__(self) -> str:
         unit, unit_ms = next((unit, ms) for unit, ms in _UNITS.items() if self.period_ms % ms == 0)
         number = self.period_ms // unit_ms
-        return f"{_decimal(Fraction(self.capacity))} burst, {self.tokens}/{'' if number == 1 else number}{unit}"
+        return f"{_decimal(self.capacity)} burst, {self.tokens}/{'' if number == 1 else number}{unit}"
 
     @property
     def per_second(self) -> Fraction:
@@ -125,7 +125,7 @@ def shards_that_hold(limits: tuple[Limit, ...], cost: int, count: int) -> int:
     return fit
 
 
-def _decimal(value: Fraction) -> str:
+def _decimal(value: Fraction | int) -> str:
     """At most nine places, no trailing zeros."""
     whole, nanos = divmod(int(value * NANO), NANO)
     return f"{whole}.{nanos:09d}".rstrip("0").rstrip(".")

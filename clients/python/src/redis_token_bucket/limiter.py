@@ -50,24 +50,20 @@ class _Limiter:
         shards, held = policy.shards, cost if fits else 0
         pair = (self._tenants(tenant, shards), self._routes(tenant, route, shards))
         fit = shards_that_hold((policy.tenant, policy.route), held, shards)
-        buckets = [
-            Bucket(scope, memory, limit, limit.cut(shards), fit)
-            for scope, memory, limit in zip(
-                (Scope.TENANT, Scope.ROUTE), pair, (policy.tenant, policy.route), strict=True
-            )
-        ]
+        wide = Bucket(Scope.TENANT, pair[0], policy.tenant, policy.tenant.cut(shards), fit)
+        narrow = Bucket(Scope.ROUTE, pair[1], policy.route, policy.route.cut(shards), fit)
         cell = None
         if policy.cell:
             limit, shards = policy.cell.limit, policy.cell.shards
             memory = self._cells(policy.cell.name, shards)
             cell = Bucket(Scope.CELL, memory, limit, limit.cut(shards), shards_that_hold((limit,), held, shards))
-        return Request((tenant, route), policy, *buckets, cell, cost, takes, _now_ms, self._failed)
+        return Request((tenant, route), policy, wide, narrow, cell, cost, takes, _now_ms, self._failed)
 
     def _decided(self, decision: Decision) -> Decision:
         if self._on_decision is not None:
             try:
                 self._on_decision(decision)
-            except Exception:
+            except Exception:  # noqa: BLE001, the caller's; a decision does not fail for it
                 _log.exception("on_decision raised")
         return decision
 
@@ -87,7 +83,7 @@ class _Limiter:
         if self._on_unavailable is not None:
             try:
                 self._on_unavailable(*request.name, failure)
-            except Exception:
+            except Exception:  # noqa: BLE001, the caller's; a decision does not fail for it
                 _log.exception("on_unavailable raised")
 
 
