@@ -1,4 +1,4 @@
-"""A proxy between client and server that passes requests on, and drops replies once it is told to."""
+"""A proxy between client and server that passes requests on, and loses a reply when it is told to."""
 
 import socket
 import threading
@@ -8,7 +8,8 @@ from server import HOST
 
 
 class Proxy:
-    """`lose` says what happens to replies from now on: None passes them, "hold" keeps them, "cut" closes the connection."""
+    """`lose` says what happens to the next reply, and to that one only: "hold" keeps it, "cut" closes the connection
+    instead. What is sent again then would be answered."""
 
     def __init__(self, port: int) -> None:
         self.target = port
@@ -49,9 +50,10 @@ class Proxy:
     def _replies(self, client: socket.socket, server: socket.socket) -> None:
         try:
             while data := server.recv(65536):
-                if self.lose is None:
+                lose, self.lose = self.lose, None
+                if lose is None:
                     client.sendall(data)
-                elif self.lose == "cut":
+                elif lose == "cut":
                     break
         except OSError:
             pass

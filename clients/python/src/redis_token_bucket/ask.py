@@ -128,7 +128,7 @@ class Request:
             tenant, route = (bucket.call("", shard, self.cost) for bucket in buckets)
             [answer] = yield Send([Call(tenant.slot, ("RL.TAKEALL", *tenant.args, *route.args))])
             # Of an answer that is not one, the failure or what it is instead is read, and reported.
-            answers = [answer] if isinstance(answer, Failure) or len(answer) != 4 else answer[2:]
+            answers = answer[2:] if isinstance(answer, list) and len(answer) == 4 else [answer]
         else:
             answers = yield Send([bucket.call("RL.PEEK", shard, self.cost) for bucket in buckets])
         replies = [reply for reply in map(self._read, answers) if isinstance(reply, Reply)]
