@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from contextlib import suppress
 from types import TracebackType
 
 from server import HOST
@@ -23,7 +24,9 @@ class Proxy:
     def __enter__(self) -> "Proxy":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for connection in (self._listener, *self._sockets):
             connection.close()
 
@@ -61,7 +64,5 @@ class Proxy:
 
 
 def _shut(connection: socket.socket) -> None:
-    try:
+    with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass

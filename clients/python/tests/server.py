@@ -61,10 +61,21 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        command = [BINARY, "--port", str(self.port), "--bind", HOST, "--dir", self.directory, "--save", "", "--daemonize", "no"]
-        log = open(Path(self.directory) / "log", "ab")
-        self.process = subprocess.Popen([*command, *self.options], stdout=log, stderr=log)
-        log.close()
+        command = [
+            BINARY,
+            "--port",
+            str(self.port),
+            "--bind",
+            HOST,
+            "--dir",
+            self.directory,
+            "--save",
+            "",
+            "--daemonize",
+            "no",
+        ]
+        with open(Path(self.directory) / "log", "ab") as log:
+            self.process = subprocess.Popen([*command, *self.options], stdout=log, stderr=log)
         self.client = redis.Redis(HOST, self.port, decode_responses=True, socket_timeout=5)
         try:
             wait_for("the server answers", self._answers)
@@ -126,11 +137,19 @@ class Cluster:
             node.client.execute_command("CLUSTER ADDSLOTS", *slots)
         for node in self.nodes[1:]:
             first.client.execute_command("CLUSTER MEET", HOST, node.port)
-        wait_for("every node knows every other", lambda: all(len(self.known(node)) == len(self.nodes) for node in self.nodes))
+        wait_for(
+            "every node knows every other", lambda: all(len(self.known(node)) == len(self.nodes) for node in self.nodes)
+        )
         if replica:
             self.nodes[3].client.execute_command("CLUSTER REPLICATE", self.id(first))
-            wait_for("the replica is in sync", lambda: self.nodes[3].client.info("replication").get("master_link_status") == "up")
-            wait_for("every node knows the replica", lambda: all("slave" in self.flags(node, self.nodes[3]) for node in self.nodes))
+            wait_for(
+                "the replica is in sync",
+                lambda: self.nodes[3].client.info("replication").get("master_link_status") == "up",
+            )
+            wait_for(
+                "every node knows the replica",
+                lambda: all("slave" in self.flags(node, self.nodes[3]) for node in self.nodes),
+            )
         wait_for("every node says ok", lambda: all(self.info(node)["cluster_state"] == "ok" for node in self.nodes))
 
     def id(self, node: Server) -> str:
@@ -138,12 +157,18 @@ class Cluster:
 
     def info(self, node: Server) -> dict[str, str]:
         answer = node.client.execute_command("CLUSTER INFO")
-        return answer if isinstance(answer, dict) else dict(line.split(":", 1) for line in answer.splitlines() if ":" in line)
+        return (
+            answer
+            if isinstance(answer, dict)
+            else dict(line.split(":", 1) for line in answer.splitlines() if ":" in line)
+        )
 
     def known(self, node: Server) -> list[str]:
         """The nodes that `node` has shaken hands with."""
         lines = node.client.execute_command("CLUSTER NODES")
-        text = lines if isinstance(lines, str) else "\n".join(f"{name} {entry['flags']}" for name, entry in lines.items())
+        text = (
+            lines if isinstance(lines, str) else "\n".join(f"{name} {entry['flags']}" for name, entry in lines.items())
+        )
         return [line for line in text.splitlines() if "handshake" not in line]
 
     def flags(self, node: Server, other: Server) -> str:

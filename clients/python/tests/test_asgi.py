@@ -85,8 +85,6 @@ async def test_a_cost_that_can_never_be_met_is_denied_without_retry_after(
 
 async def test_a_request_that_cannot_be_decided_is_an_error_of_the_service(server: Server) -> None:
     async with service(server.port, policy()) as http:
-        answer = await http.get("/search", headers={"x-tenant": "", "x-cost": "1"})
-        assert answer.status_code == 200, "an empty tenant is not asked about here"
         assert (await http.get("/search", headers={"x-tenant": "a", "x-cost": "-1"})).status_code == 500
 
 
@@ -100,7 +98,9 @@ async def test_the_response_to_a_denied_request_is_the_callers(server: Server, t
         assert answer.headers["ratelimit"] == '"route";r=0'
 
 
-@pytest.mark.parametrize(("on_failure", "status"), [(OnFailure.OPEN, 200), (OnFailure.CLOSED, 503), (OnFailure.LOCAL, 200)])
+@pytest.mark.parametrize(
+    ("on_failure", "status"), [(OnFailure.OPEN, 200), (OnFailure.CLOSED, 503), (OnFailure.LOCAL, 200)]
+)
 async def test_without_redis_the_policy_answers(tenant: str, on_failure: OnFailure, status: int) -> None:
     async with service(free_port(), policy(on_failure=on_failure)) as http:
         answer = await http.get("/search", headers={"x-tenant": tenant})

@@ -82,7 +82,9 @@ def test_a_local_bucket_loses_no_refill_however_often_it_is_asked() -> None:
     one = bucket("100 burst, 1/3")
     _take(one, 100, 0.0)
     granted = sum(_take(one, 1, float(ms)).allowed for ms in range(0, 300_001, 7))
-    assert granted == 100 - (300_000 % 7 > 0), "a third of a token a second for 300 s, less what came after the last look"
+    assert granted == 100 - (300_000 % 7 > 0), (
+        "a third of a token a second for 300 s, less what came after the last look"
+    )
 
 
 def test_a_local_bucket_says_never_and_takes_new_limits() -> None:

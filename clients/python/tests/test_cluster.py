@@ -26,7 +26,9 @@ def own_cluster() -> Iterator[Cluster]:
 
 
 @every_cluster
-async def test_every_call_goes_straight_to_its_node(make: Make, variant: Variant, cluster: Cluster, tenant: str) -> None:
+async def test_every_call_goes_straight_to_its_node(
+    make: Make, variant: Variant, cluster: Cluster, tenant: str
+) -> None:
     limiter = make(variant, cluster.nodes[0].port, policy(cell=Cell("db", Limit(100_000, 1000), shards=16)))
     before = cluster.errors("MOVED")
     calls = [node.calls("rl.takeall") for node in cluster.nodes]
@@ -73,8 +75,12 @@ async def test_a_node_that_hangs_and_is_replaced_is_left(
 ) -> None:
     limiter = make(variant, own_cluster.nodes[1].port, policy(timeout_ms=100, on_failure=OnFailure.CLOSED))
     names = [f"{tenant}-{number}" for number in range(60)]
-    lost = next(name for name in names if own_cluster.owner(keys.slot(keys.tenant_keys(name, 1)[0])) is own_cluster.nodes[0])
-    kept = next(name for name in names if own_cluster.owner(keys.slot(keys.tenant_keys(name, 1)[0])) is own_cluster.nodes[1])
+    lost = next(
+        name for name in names if own_cluster.owner(keys.slot(keys.tenant_keys(name, 1)[0])) is own_cluster.nodes[0]
+    )
+    kept = next(
+        name for name in names if own_cluster.owner(keys.slot(keys.tenant_keys(name, 1)[0])) is own_cluster.nodes[1]
+    )
     for name in (lost, kept):
         assert (await limiter.authorize(name, "search")).source is Source.SERVER
     own_cluster.nodes[0].freeze()

@@ -47,7 +47,9 @@ async def test_a_frozen_server_is_not_waited_for(
     make: Make, variant: Variant, own_server: Server, tenant: str, used_before: bool
 ) -> None:
     failures: list[tuple[str, str, Failure]] = []
-    limiter = make(variant, own_server.port, impatient(OnFailure.OPEN), on_unavailable=lambda *args: failures.append(args))
+    limiter = make(
+        variant, own_server.port, impatient(OnFailure.OPEN), on_unavailable=lambda *args: failures.append(args)
+    )
     if used_before:
         assert (await limiter.authorize(tenant, "search")).source is Source.SERVER
     own_server.freeze()
@@ -81,7 +83,9 @@ async def test_a_local_bucket_decides_by_the_same_limits(make: Make, variant: Va
 
 
 @every_single
-async def test_a_server_that_comes_back_is_asked_again(make: Make, variant: Variant, own_server: Server, tenant: str) -> None:
+async def test_a_server_that_comes_back_is_asked_again(
+    make: Make, variant: Variant, own_server: Server, tenant: str
+) -> None:
     limiter = make(variant, own_server.port, impatient(OnFailure.OPEN))
     assert (await limiter.authorize(tenant, "search")).source is Source.SERVER
     own_server.kill()
@@ -144,14 +148,18 @@ async def test_an_error_of_the_server_is_left_to_the_policy(
     make: Make, variant: Variant, server: Server, tenant: str
 ) -> None:
     failures: list[Failure] = []
-    limiter = make(variant, server.port, impatient(OnFailure.OPEN), on_unavailable=lambda *args: failures.append(args[2]))
+    limiter = make(
+        variant, server.port, impatient(OnFailure.OPEN), on_unavailable=lambda *args: failures.append(args[2])
+    )
     server.client.set(f"{{{tenant}}}:rl:search:0", "not a bucket")
     assert (await limiter.authorize(tenant, "search")).source is Source.FAILURE_POLICY
     assert [(failure.kind, failure.code) for failure in failures] == [("server_error", "WRONGTYPE")]
 
 
 @both_styles
-async def test_a_full_server_is_left_to_the_policy(make: Make, variant: Variant, own_server: Server, tenant: str) -> None:
+async def test_a_full_server_is_left_to_the_policy(
+    make: Make, variant: Variant, own_server: Server, tenant: str
+) -> None:
     limiter = make(variant, own_server.port, impatient(OnFailure.CLOSED))
     own_server.client.config_set("maxmemory", 1)
     assert (await limiter.authorize(tenant, "search")).reason is Reason.UNAVAILABLE
@@ -233,7 +241,9 @@ GRANTED = b"*4\r\n:1\r\n:0\r\n" + b"*4\r\n:1\r\n:7\r\n:0\r\n:1\r\n" * 2
 
 
 @pytest.mark.parametrize("variant", variants(kind="single"))
-@pytest.mark.parametrize("error", [b"LOADING Redis is loading", b"TRYAGAIN later", b"CLUSTERDOWN down", b"MASTERDOWN link"])
+@pytest.mark.parametrize(
+    "error", [b"LOADING Redis is loading", b"TRYAGAIN later", b"CLUSTERDOWN down", b"MASTERDOWN link"]
+)
 async def test_a_command_that_was_not_carried_out_is_sent_again(
     make: Make, variant: Variant, scripted: Any, tenant: str, error: bytes
 ) -> None:
@@ -244,7 +254,9 @@ async def test_a_command_that_was_not_carried_out_is_sent_again(
 
 
 @both_styles
-@pytest.mark.parametrize("answer", [b"+OK\r\n", b"*0\r\n", b"*1\r\n:1\r\n", b":1\r\n", b"*4\r\n:1\r\n:0\r\n:1\r\n:1\r\n"])
+@pytest.mark.parametrize(
+    "answer", [b"+OK\r\n", b"*0\r\n", b"*1\r\n:1\r\n", b":1\r\n", b"*4\r\n:1\r\n:0\r\n:1\r\n:1\r\n"]
+)
 async def test_an_answer_that_is_none_is_left_to_the_policy(
     make: Make, variant: Variant, scripted: Any, tenant: str, answer: bytes
 ) -> None:

@@ -10,7 +10,18 @@ from conftest import Make, Variant, policy, variants
 from server import Cluster, Server
 
 from redis_token_bucket import (
-    AsyncLimiter, Cell, CostAboveShard, Decision, Limit, Limiter, Reason, RequestError, Scope, Source, Unavailable, keys,
+    AsyncLimiter,
+    Cell,
+    CostAboveShard,
+    Decision,
+    Limit,
+    Limiter,
+    Reason,
+    RequestError,
+    Scope,
+    Source,
+    Unavailable,
+    keys,
 )  # fmt: skip
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +39,9 @@ both_styles = pytest.mark.parametrize("variant", variants(library="redis", kind=
 
 
 @every_kind
-async def test_a_route_allows_its_capacity_and_then_says_when(make: Make, variant: Variant, port: int, tenant: str) -> None:
+async def test_a_route_allows_its_capacity_and_then_says_when(
+    make: Make, variant: Variant, port: int, tenant: str
+) -> None:
     limiter = make(variant, port, policy(route="3 burst, 1/m"))
     decisions = [await limiter.authorize(tenant, "search") for _ in range(4)]
     assert [decision.allowed for decision in decisions] == [True, True, True, False]
@@ -53,7 +66,9 @@ async def test_a_tenant_is_limited_over_its_routes_and_takes_from_both_or_neithe
     peeked = await limiter.peek(tenant, "upload", 0)
     assert peeked.quota.remaining == 0, "the tenant-wide bucket"
     await limiter.give(tenant, "other", 3)
-    assert (await limiter.authorize(tenant, "upload", 3)).allowed, "the denied call took nothing from the route: 9 - 1 - 3"
+    assert (await limiter.authorize(tenant, "upload", 3)).allowed, (
+        "the denied call took nothing from the route: 9 - 1 - 3"
+    )
 
 
 @every_kind
@@ -150,7 +165,9 @@ async def test_what_can_never_succeed_says_so(make: Make, variant: Variant, port
 
 
 @both_styles
-async def test_a_cost_that_fits_no_shard_is_an_error_at_once(make: Make, variant: Variant, port: int, tenant: str) -> None:
+async def test_a_cost_that_fits_no_shard_is_an_error_at_once(
+    make: Make, variant: Variant, port: int, tenant: str
+) -> None:
     limiter = make(variant, port, policy(route="16 burst, 1/s", shards=4))
     with pytest.raises(CostAboveShard):
         await limiter.authorize(tenant, "search", 5)
