@@ -11,8 +11,6 @@ import pytest
 import redis
 from conftest import Make, Variant, policy, variants
 from proxy import Proxy
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 from server import HOST, Server, free_port, wait_for
 
 from redis_token_bucket import Cell, Failure, Limit, OnFailure, Reason, Source
@@ -118,7 +116,7 @@ async def test_a_take_whose_reply_is_lost_is_sent_once(
 def test_the_retries_of_a_client_would_send_it_again(server: Server, tenant: str) -> None:
     """Why the limiter does not use them."""
     with Proxy(server.port) as proxy:
-        client = redis.Redis(HOST, proxy.port, retry=Retry(NoBackoff(), 3))
+        client = redis.Redis(HOST, proxy.port)
         client.ping()
         proxy.lose = "cut"
         assert client.execute_command("RL.TAKE", f"{{{tenant}}}", 9, 1)[1] == 7, "taken twice"
