@@ -112,3 +112,24 @@ async def test_a_node_that_dies_and_is_replaced_is_left(
     while (await limiter.authorize(name, "search")).source is not Source.SERVER:
         assert time.monotonic() - start < 20, "the replica has taken over long ago"
         await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("variant", variants(library="redis", kind="cluster"))
+async def test_a_cell_on_a_node_that_hangs_costs_the_tenant_nothing(
+    make: Make, variant: Variant, own_cluster: Cluster, tenant: str
+) -> None:
+    second, third = own_cluster.nodes[1:3]
+    names = [f"{tenant}-{number}" for number in range(60)]
+    name = next(name for name in names if own_cluster.owner(keys.slot(keys.tenant_keys(name, 1)[0])) is second)
+    db = next(name for name in names if own_cluster.owner(keys.slot(keys.cell_keys(name, 1)[0])) is third)
+    limits = policy(route="9 burst, 1/h", cell=Cell(db, Limit(9, 1)), timeout_ms=100, on_failure=OnFailure.CLOSED)
+    limiter = make(variant, second.port, limits)
+    assert (await limiter.authorize(name, "search")).allowed
+    third.freeze()
+    start = time.monotonic()
+    assert (await limiter.authorize(name, "search", 5)).reason is Reason.UNAVAILABLE
+    assert time.monotonic() - start < 0.5
+    route = keys.route_keys(name, "search", 1)[0]
+    await asyncio.to_thread(
+        wait_for, "the gift", lambda: second.client.execute_command("RL.PEEK", route, 9, "1/h", 0)[1] == 8
+    )
