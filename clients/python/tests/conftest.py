@@ -89,10 +89,9 @@ class Awaited:
 
     async def close(self) -> None:
         for one in (self.limiter, self.client):
-            if hasattr(one, "aclose"):
-                await one.aclose()
-            else:
-                one.close()
+            closing = one.aclose() if hasattr(one, "aclose") else one.close()
+            if closing is not None:
+                await closing
 
 
 Make = Callable[..., Awaited]

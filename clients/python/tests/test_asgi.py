@@ -50,7 +50,7 @@ async def service(port: int, limits: Policy, **options: Any) -> AsyncIterator[ht
     server.should_exit = True
     await serving
     await limiter.aclose()
-    await client.aclose()
+    await client.connection_pool.disconnect()
 
 
 async def test_requests_are_allowed_with_the_fields_and_then_denied_with_429(server: Server, tenant: str) -> None:
