@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo authorize axum test test-matrix servers run build lint bench clean
+.PHONY: help setup demo authorize axum test test-clients test-matrix servers run build lint bench clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,10 @@ axum: setup ## Start an HTTP service with rate limits on port 3000 (REDIS_URL=..
 
 test: setup ## Run all tests, those on a real server included (RL_SERVER=path for another one)
 	cargo test --locked --workspace
+
+test-clients: setup ## Test the Python helper (its packages go into target/python)
+	cargo build --release --locked
+	RL_MODULE="$(CURDIR)/target/release/libredis_token_bucket.so" clients/python/test.sh
 
 test-matrix: servers ## Run the server tests on every supported server
 	@scripts/matrix
