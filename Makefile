@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo authorize axum test test-clients test-matrix servers run build lint bench clean
+.PHONY: help setup demo authorize axum test test-clients test-matrix servers run build lint bench loadtest clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,9 +45,11 @@ lint: setup ## Check formatting, clippy and the documentation, warnings denied
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 
-bench: setup ## Compare the costs with a Lua script's and others'
-	cargo bench --locked -p redis-token-bucket-core --bench decision
-	cargo bench --locked --bench cost
+bench: setup ## Compare with other ways to limit a rate, into target/bench (ROUNDS=5, RIVAL_SO=... RIVAL_CMD=...)
+	cargo bench --locked --bench compare
+
+loadtest: setup ## Find out how many shards a big tenant needs (RATE=decisions per second)
+	@cargo bench --locked --bench loadtest
 
 clean: ## Remove what was built and fetched
 	cargo clean
