@@ -105,11 +105,11 @@ class Request:
 
     def _pair_shards(self) -> list[int]:
         now, buckets = self.clock(), (self.tenant, self.route)
-        return two_shards(self.tenant.fit, lambda shard: min(bucket.believed(shard, now) for bucket in buckets))
+        return two_shards(self.tenant.fit, lambda shard: min(bucket.fullness(shard, now) for bucket in buckets))
 
     def _cell_shards(self) -> list[int]:
         cell, now = self.cell, self.clock()
-        return two_shards(cell.fit, lambda shard: cell.believed(shard, now)) if cell else []
+        return two_shards(cell.fit, lambda shard: cell.fullness(shard, now)) if cell else []
 
     def _pair_held(self, shard: int, now: float) -> Denied | None:
         if not self.policy.denial_cache or not self.takes:
