@@ -167,3 +167,34 @@ pub fn run(wires: &mut [Wire], contender: &Contender, requests: &Requests, batch
     }
     Run { time: start.elapsed(), reply_bytes }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_handed_out_when_its_last_byte_has_come_and_not_before() {
+        for reply in [
+            "+OK\r\n",
+            ":-12\r\n",
+            "-ERR no\r\n",
+            "$5\r\na\r\nbc\r\n",
+            "$0\r\n\r\n",
+            "$-1\r\n",
+            "*0\r\n",
+            "*-1\r\n",
+            "*3\r\n:1\r\n*2\r\n$1\r\n*\r\n:0\r\n+x\r\n",
+        ] {
+            let bytes = reply.as_bytes();
+            for end in 0..bytes.len() {
+                assert_eq!(reply_length(&bytes[..end]), None, "{reply:?} cut after {end} bytes");
+            }
+            let more = [bytes, b":7\r\n"].concat();
+            let mut inbox = Inbox::default();
+            assert_eq!(inbox.fill(&mut more.as_slice()).ok(), Some(more.len()));
+            assert_eq!(inbox.reply(), Some(bytes), "{reply:?}");
+            assert_eq!(inbox.reply(), Some(&b":7\r\n"[..]), "after {reply:?}");
+            assert_eq!(inbox.reply(), None, "after all of it");
+        }
+    }
+}
