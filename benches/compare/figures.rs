@@ -47,27 +47,6 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// What depends on how many keys there are.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Speed {
-    /// The server's CPU time in µs per decision.
-    pub(crate) cpu: Figure,
-    /// Decisions per second, many under way on each connection.
-    pub(crate) pipelined: Figure,
-    /// Decisions per second over 50 connections with one under way on each.
-    pub(crate) single: Figure,
-}
-
-impl Speed {
-    fn json(&self) -> Value {
-        json!({
-            "cpu_us_per_decision": self.cpu.json(),
-            "pipelined_decisions_per_s": self.pipelined.json(),
-            "unpipelined_decisions_per_s": self.single.json(),
-        })
-    }
-}
-
 /// Latency in µs at half of the contender's own highest load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latency {
@@ -80,6 +59,41 @@ pub(crate) struct Latency {
     pub(crate) late_p99: Figure,
 }
 
+impl Latency {
+    fn json(&self) -> Value {
+        json!({
+            "decisions_per_s": self.load.json(),
+            "p50": self.p50.json(),
+            "p99": self.p99.json(),
+            "p99.9": self.p999.json(),
+            "client_late_p99": self.late_p99.json(),
+        })
+    }
+}
+
+/// What depends on how many keys there are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Speed {
+    /// The server's CPU time in µs per decision.
+    pub(crate) cpu: Figure,
+    /// Decisions per second, many under way on each connection.
+    pub(crate) pipelined: Figure,
+    /// Decisions per second over 50 connections with one under way on each.
+    pub(crate) single: Figure,
+    pub(crate) latency: Latency,
+}
+
+impl Speed {
+    fn json(&self) -> Value {
+        json!({
+            "cpu_us_per_decision": self.cpu.json(),
+            "pipelined_decisions_per_s": self.pipelined.json(),
+            "unpipelined_decisions_per_s": self.single.json(),
+            "latency_us": self.latency.json(),
+        })
+    }
+}
+
 /// All that is known of one contender.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
@@ -87,7 +101,6 @@ pub(crate) struct Measured {
     /// With one key, and with [`crate::MANY`] keys.
     pub(crate) hot: Speed,
     pub(crate) many: Speed,
-    pub(crate) latency: Latency,
     pub(crate) reply_bytes: f64,
     /// Bytes per decision, in steady use.
     pub(crate) replication: Figure,
@@ -102,7 +115,6 @@ impl Measured {
             contender,
             hot: Speed::default(),
             many: Speed::default(),
-            latency: Latency::default(),
             reply_bytes: 0.0,
             replication: Figure::default(),
             aof: Figure::default(),
@@ -116,13 +128,6 @@ impl Measured {
             "outcome": self.contender.outcome.word(),
             "hot_key": self.hot.json(),
             "many_keys": self.many.json(),
-            "latency_us": {
-                "decisions_per_s": self.latency.load.json(),
-                "p50": self.latency.p50.json(),
-                "p99": self.latency.p99.json(),
-                "p99.9": self.latency.p999.json(),
-                "client_late_p99": self.latency.late_p99.json(),
-            },
             "reply_bytes": self.reply_bytes,
             "replication_bytes_per_decision": self.replication.json(),
             "aof_bytes_per_decision": self.aof.json(),

@@ -16,7 +16,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::MANY;
 use crate::figures::{Latency, Measured};
-use rivals::{Inbox, Requests, stream};
+use rivals::{Contender, Inbox, Requests, stream};
 
 const CONNECTIONS: usize = 50;
 const SECONDS: f64 = 1.0;
@@ -32,11 +32,16 @@ struct Line {
     replies: usize,
 }
 
-/// One round of one contender at half of its highest load without pipelining, over many keys.
+/// One round of one contender at half of its highest load without pipelining: with one key and with many.
 pub(crate) fn measure(server: &Server, measured: &mut Measured) {
-    let contender = &measured.contender;
-    let load = measured.many.single.median() / 2.0;
-    let requests = Requests::new(contender, MANY, (load * SECONDS) as usize);
+    for (keys, speed) in [(1, &mut measured.hot), (MANY, &mut measured.many)] {
+        let load = speed.single.median() / 2.0;
+        run(server, &measured.contender, keys, load, &mut speed.latency);
+    }
+}
+
+fn run(server: &Server, contender: &Contender, keys: usize, load: f64, found: &mut Latency) {
+    let requests = Requests::new(contender, keys, (load * SECONDS) as usize);
     let interval = Duration::from_secs_f64(1.0 / load);
     let mut poll = Poll::new().expect("epoll");
     let mut events = Events::with_capacity(CONNECTIONS);
@@ -96,7 +101,7 @@ pub(crate) fn measure(server: &Server, measured: &mut Measured) {
             }
         }
     }
-    let Latency { load: loads, p50, p99, p999, late_p99 } = &mut measured.latency;
+    let Latency { load: loads, p50, p99, p999, late_p99 } = found;
     let micros = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
     loads.push(load);
     p50.push(micros(&latencies, 0.5));

@@ -108,7 +108,7 @@ fn write(setting: &Setting, all: &[Measured]) {
             "99 of 100 decisions take at most",
             format!("µs at half of each one's highest load, {on}"),
             0,
-            |one| &one.latency.p99,
+            |one| &one.many.latency.p99,
         ),
         (
             "memory",

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::MANY;
 use crate::bytes::BUCKETS;
-use crate::figures::{Figure, Measured};
+use crate::figures::{Figure, Latency, Measured, Speed};
 use crate::target::targets;
 
 /// The machine and the server, for whoever reads the figures elsewhere.
@@ -62,27 +62,25 @@ pub(crate) fn markdown(setting: &Setting, all: &[Measured]) -> String {
             speeds.iter().map(|figure| thousands(figure)).collect()
         },
     );
-    section(
-        &mut text,
-        "Latency",
-        &format!(
-            "µs at half of the contender's own highest load without pipelining, over {MANY} keys. Open loop: counted from \
-             when a request was due. The last column is how late the client itself was."
-        ),
-        &["decisions/s", "p50", "p99", "p99.9", "client late, p99"],
-        all,
-        |one| {
-            let latency = &one.latency;
-            if !latency.p50.is_measured() {
-                return Vec::new();
-            }
-            let mut cells = vec![thousands(&latency.load) + " k"];
-            cells.extend(
-                [&latency.p50, &latency.p99, &latency.p999, &latency.late_p99].map(|one| range(one, 0)),
-            );
-            cells
-        },
-    );
+    for (keys, speed) in [("one key", hot as fn(&Measured) -> &Speed), (&format!("{MANY} keys"), many)] {
+        section(
+            &mut text,
+            &format!("Latency, {keys}"),
+            "µs at half of the contender's own highest load without pipelining. Open loop: counted from when a request was \
+             due. The last column is how late the client itself was.",
+            &["decisions/s", "p50", "p99", "p99.9", "client late, p99"],
+            all,
+            |one| {
+                let Latency { load, p50, p99, p999, late_p99 } = &speed(one).latency;
+                if !p50.is_measured() {
+                    return Vec::new();
+                }
+                let mut cells = vec![thousands(load) + " k"];
+                cells.extend([p50, p99, p999, late_p99].map(|figure| range(figure, 0)));
+                cells
+            },
+        );
+    }
     section(
         &mut text,
         "Bytes",
@@ -127,6 +125,14 @@ fn section(
             let _ = writeln!(text, "| {} | {} |", one.contender.label(), cells.join(" | "));
         }
     }
+}
+
+fn hot(one: &Measured) -> &Speed {
+    &one.hot
+}
+
+fn many(one: &Measured) -> &Speed {
+    &one.many
 }
 
 fn range(figure: &Figure, digits: usize) -> String {
