@@ -46,10 +46,10 @@ lint: setup ## Check formatting, clippy and the documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 
 bench: setup ## Compare with other ways to limit a rate, into target/bench (ROUNDS=5, RIVAL_SO=... RIVAL_CMD=...)
-	cargo bench --locked --bench compare
+	cargo run --release --locked --example compare
 
 loadtest: setup ## Find out how many shards a big tenant needs (RATE=decisions per second)
-	@cargo bench --locked --bench loadtest
+	@cargo run --release --locked --example loadtest
 
 clean: ## Remove what was built and fetched
 	cargo clean

@@ -39,7 +39,7 @@ impl Wires {
         let contender = &measured.contender;
         let mut reset = server.connection();
         for (keys, speed) in [(1, &mut measured.hot), (MANY, &mut measured.many)] {
-            let Speed { cpu, pipelined, single } = speed;
+            let Speed { cpu, pipelined, single, .. } = speed;
             let requests = Requests::new(contender, keys, PIPELINED_CALLS);
             reset.ask::<()>("CONFIG RESETSTAT");
             let pipeline = run(&mut self.pipelined, contender, &requests, PIPELINE);
