@@ -47,9 +47,8 @@ export class Bucket {
     return { allowed: false, remaining: Math.floor(tokens), retryAfterMs: Math.ceil(left), resetAfterMs };
   }
 
-  /** Asks the local bucket, which has the whole limit and starts full; `take` says what to do if all buckets allowed. */
-  askLocal(limit, cost, now) {
-    const part = limit.shards(1)[0];
+  /** Asks the local bucket, which has the whole limit and starts full; `take` is called if all buckets allowed. */
+  askLocal(part, cost, now) {
     const refilled = this.local ? this.local.tokens + Math.max(0, now - this.local.at) * part.perMs : part.tokens;
     const tokens = Math.min(part.tokens, refilled);
     // A nanotoken of tolerance, so that waiting exactly as long as was said is enough in spite of binary fractions.

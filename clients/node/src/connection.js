@@ -5,10 +5,14 @@ import { slot } from "./keys.js";
 
 /** Why there is no answer. Except after `server_error` and `no_module` the command may or may not have been carried out. */
 export class Failure extends Error {
-  /** @param {"timeout"|"connection"|"server_error"|"no_module"} reason */
-  constructor(reason, message, cause) {
+  /**
+   * @param {"timeout"|"connection"|"server_error"|"no_module"} reason
+   * @param unsent whether the command was surely not sent, and may be
+   */
+  constructor(reason, message, cause, unsent = false) {
     super(message, { cause });
     this.reason = reason;
+    this.unsent = unsent;
   }
 }
 
@@ -21,8 +25,8 @@ export class Deadline {
       // After a pause of this process the reply may be there already, unread: it is read before setImmediate.
       this.timer = setTimeout(() => setImmediate(() => {
         this.over = true;
-        this.abort.abort();
         reject(new Failure("timeout", "no answer within the timeout"));
+        this.abort.abort();
       }), ms);
     });
     this.expired.catch(() => {});
@@ -33,7 +37,10 @@ export class Deadline {
   }
 }
 
+/** The pause before a command is sent again that was not carried out. */
 const PAUSE_MS = 5;
+/** How often at most a cluster client is told to ask for the slots. */
+const ASK_SLOTS_MS = 1000;
 const NOT_CARRIED_OUT = /^(TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING) /;
 const NOT_CARRIED_OUT_IN_CLUSTER = /^(TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|READONLY) /;
 const REDIRECTED = /^(MOVED|ASK) /;
@@ -58,20 +65,24 @@ export class Connection {
     for (;;) {
       const sent = this.client.send(name, place, args, deadline);
       sent.catch(() => {});
+      let failed;
       try {
         return await Promise.race([sent, deadline.expired]);
       } catch (error) {
-        if (error instanceof Failure && !error.unsent) throw error;
-        if (!error.unsent && !again.test(error.message)) throw failure(error);
-        const pause = new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-        await Promise.race([pause, deadline.expired]);
+        failed = failure(error);
       }
+      if (failed.reason === "timeout") this.client.silent?.();
+      if (!failed.unsent && !again.test(failed.message)) throw failed;
+      const pause = new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      await Promise.race([pause, deadline.expired]).catch(() => {});
+      if (deadline.over) throw failed;
     }
   }
 }
 
 /** What an error of the client says: a server's begins with a word in capitals. */
 function failure(error) {
+  if (error instanceof Failure) return error;
   const { message } = error;
   if (/^ERR unknown command/i.test(message)) {
     return new Failure("no_module", "the server does not have the rate limit module loaded (RL.TAKE is unknown)", error);
@@ -89,6 +100,7 @@ class Ioredis {
     this.cluster = client.isCluster;
     this.prefix = client.options.keyPrefix;
     this.makers = new Map();
+    this.asked = -Infinity;
   }
 
   async send(name, place, args, deadline) {
@@ -99,25 +111,33 @@ class Ioredis {
     command.slot = place.slot;
     const once = writeOnce(command, deadline);
     const { reject } = command;
-    // Not used when the reply is the PING's.
     const reply = client.sendCommand(command);
     if (this.cluster) {
+      // What a cluster does with an error by itself includes sending the command again after a broken connection that may
+      // have delivered it. Only redirections are left to it.
       const redirect = command.reject;
-      // A cluster would also send it again after a connection broke that may have delivered it.
       command.reject = (error) => {
         if (deadline.over || !REDIRECTED.test(error.message)) return reject.call(command, error);
-        once.allowAgain();
+        once.written = false;
         redirect.call(command, error);
       };
     }
+    let value;
     try {
-      const value = await reply;
-      if (once.replaced) throw new Failure("connection", "the connection broke before the reply came");
-      return value;
+      value = await reply;
     } catch (error) {
-      if (!once.written && client.status !== "end") error.unsent = true;
-      throw error;
+      if (once.written) throw error;
+      throw new Failure("connection", error.message, error, true);
     }
+    if (once.replaced) throw new Failure("connection", "the connection broke before the reply came");
+    return value;
+  }
+
+  /** A node that hangs does not close its connections, and nobody says that another has taken its place: so ask. */
+  silent() {
+    if (!this.cluster || performance.now() - this.asked < ASK_SLOTS_MS) return;
+    this.asked = performance.now();
+    this.client.refreshSlotsCache(() => {});
   }
 
   make(name, args) {
@@ -127,21 +147,23 @@ class Ioredis {
     return maker.call({ options: {}, sendCommand: (command) => command }, ...args);
   }
 
-  /** Waits for the client to be ready, rather than in its offline queue, where a command outlives its caller. */
+  /**
+   * Waits for a client that connects for the first time. One that has lost its server is not waited for; and nothing is put
+   * in its offline queue, where a command would outlive its caller.
+   */
   ready() {
     const { client } = this;
     if (client.status === "wait") client.connect().catch(() => {});
-    if (client.status === "end") throw new Failure("connection", "the client is closed");
-    if (client.options.enableOfflineQueue === false && client.status !== "connecting" && client.status !== "connect") {
-      throw new Failure("connection", "the client is not connected");
+    if (!["wait", "connecting", "connect"].includes(client.status)) {
+      throw new Failure("connection", `the client is not connected: ${client.status}`);
     }
     this.waiting ??= new Promise((resolve) => {
       const done = () => {
-        client.off("ready", done).off("end", done);
+        client.off("ready", done).off("close", done);
         this.waiting = undefined;
         resolve();
       };
-      client.on("ready", done).on("end", done);
+      client.on("ready", done).on("close", done);
     });
     return this.waiting;
   }
@@ -153,7 +175,7 @@ class Ioredis {
  * ioredis then waits for a reply.
  */
 function writeOnce(command, deadline) {
-  const state = { written: false, replaced: false, allowAgain: () => (state.written = false) };
+  const state = { written: false, replaced: false };
   const { toWritable } = command;
   command.toWritable = function (stream) {
     if (state.written || deadline.over) {
@@ -176,11 +198,11 @@ class NodeRedis {
     this.prefix = client._keyPrefix ?? "";
   }
 
-  send(name, place, args, deadline) {
+  async send(name, place, args, deadline) {
     const words = [name, ...args];
     const options = { abortSignal: deadline.abort.signal };
-    return this.cluster
-      ? this.client.sendCommand(place.key, false, words, options)
-      : this.client.sendCommand(words, options);
+    if (this.cluster) return this.client.sendCommand(place.key, false, words, options);
+    if (this.client.isReady === false) throw new Failure("connection", "the client is not connected");
+    return this.client.sendCommand(words, options);
   }
 }
