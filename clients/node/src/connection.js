@@ -54,8 +54,7 @@ export class Connection {
 
   /** A key as it is sent, and its slot. */
   place(key) {
-    const { prefix = "" } = this.client;
-    const sent = Buffer.isBuffer(prefix) ? Buffer.concat([prefix, Buffer.from(key)]) : prefix + key;
+    const sent = (this.client.prefix ?? "") + key;
     return { key: sent, slot: this.client.cluster ? slot(sent) : 0 };
   }
 
@@ -195,7 +194,7 @@ class NodeRedis {
   constructor(client) {
     this.client = client;
     this.cluster = "nodeByAddress" in client;
-    this.prefix = client._keyPrefix ?? "";
+    this.prefix = client._keyPrefix;
   }
 
   async send(name, place, args, deadline) {

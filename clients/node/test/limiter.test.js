@@ -251,14 +251,14 @@ describe("a limiter", () => {
   });
 
   test("keeps the same key under keyPrefix that ioredis would", async () => {
-    for (const [name, prefix] of [["ioredis 5", "app:"], ["ioredis 6", "app:"], ["ioredis 5", Buffer.from([0xff, 0x3a])], ["node-redis", "app:"]]) {
+    for (const [name, prefix] of [["ioredis 5", "app:"], ["ioredis 6", "é{x}"], ["node-redis", "app:"]]) {
       const { client, close } = await single[name](server, { keyPrefix: prefix });
       const tenant = newTenant();
       await createLimiter({ client, policy: POLICY }).authorize(tenant, "search", 1);
       // Read through the client's own commands.
       const read = client.hGet ? client.hGet(`{${tenant}}:rl:search:0`, "tokens") : client.hget(`{${tenant}}:rl:search:0`, "tokens");
       assert.equal(Math.round(Number(await read)), 4, `${name} ${prefix}`);
-      assert.equal(await server.admin.exists(Buffer.concat([Buffer.from(prefix), Buffer.from(`{${tenant}}:rl:_tenant:0`)])), 1);
+      assert.equal(await server.admin.exists(`${prefix}{${tenant}}:rl:_tenant:0`), 1);
       close();
     }
   });
