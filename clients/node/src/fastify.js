@@ -1,4 +1,4 @@
-// A plugin for fastify 4 and 5: `app.register(rateLimit, { limiter, tenant, route })`.
+// A plugin for fastify 5: `app.register(rateLimit, { limiter, tenant, route })`.
 
 import { body, fields, judge, status } from "./http.js";
 

@@ -3,23 +3,25 @@
 import { Cluster as Cluster5, Redis as Redis5 } from "ioredis";
 import { Cluster as Cluster6, Redis as Redis6 } from "ioredis6";
 import { createClient, createCluster } from "redis";
+import { createClient as createClient5, createCluster as createCluster5 } from "redis5";
 
 /** Names of clients for one server, and how to make one: `make(server, options)`. */
 export const single = {
   "ioredis 5": (server, options) => ioredis(new Redis5(server.url, options)),
   "ioredis 6": (server, options) => ioredis(new Redis6(server.url, options)),
-  "node-redis": (server, options) => nodeRedis(createClient({ url: server.url, ...options })),
+  "node-redis 5": (server, options) => nodeRedis(createClient5({ url: server.url, ...options })),
+  "node-redis 6": (server, options) => nodeRedis(createClient({ url: server.url, ...options })),
 };
 
 /** The same for a cluster. */
 export const clusters = {
   "ioredis 5": (cluster, options) => ioredis(new Cluster5(cluster.addresses, options)),
   "ioredis 6": (cluster, options) => ioredis(new Cluster6(cluster.addresses, options)),
-  "node-redis": (cluster, options) => {
-    const rootNodes = cluster.addresses.map(({ host, port }) => ({ url: `redis://${host}:${port}` }));
-    return nodeRedis(createCluster({ rootNodes, ...options }));
-  },
+  "node-redis 5": (cluster, options) => nodeRedis(createCluster5({ rootNodes: rootNodes(cluster), ...options })),
+  "node-redis 6": (cluster, options) => nodeRedis(createCluster({ rootNodes: rootNodes(cluster), ...options })),
 };
+
+const rootNodes = (cluster) => cluster.addresses.map(({ host, port }) => ({ url: `redis://${host}:${port}` }));
 
 async function ioredis(client) {
   client.on("error", () => {});

@@ -187,7 +187,7 @@ describe("on a cluster", () => {
     const [first] = cluster.nodes;
     const proxy = await Proxy.start(first);
     const natMap = { [`127.0.0.1:${first.port}`]: { host: "127.0.0.1", port: proxy.port } };
-    const options = name === "node-redis" ? { nodeAddressMap: natMap } : { natMap: (key) => natMap[key] ?? null };
+    const options = name.startsWith("node-redis") ? { nodeAddressMap: natMap } : { natMap: (key) => natMap[key] ?? null };
     const { client, close } = await clusters[name](cluster, options);
     const tenantOn = (wanted) => {
       for (;;) {

@@ -251,7 +251,7 @@ describe("a limiter", () => {
   });
 
   test("keeps the same key under keyPrefix that ioredis would", async () => {
-    for (const [name, prefix] of [["ioredis 5", "app:"], ["ioredis 6", "é{x}"], ["node-redis", "app:"]]) {
+    for (const [name, prefix] of [["ioredis 5", "app:"], ["ioredis 6", "é{x}"], ["node-redis 6", "app:"]]) {
       const { client, close } = await single[name](server, { keyPrefix: prefix });
       const tenant = newTenant();
       await createLimiter({ client, policy: POLICY }).authorize(tenant, "search", 1);
@@ -270,8 +270,8 @@ describe("a limiter", () => {
       ["ioredis 5", { stringNumbers: true }],
       ["ioredis 6", { protocol: 3 }],
       ["ioredis 5", { lazyConnect: false, commandTimeout: 5000 }],
-      ["node-redis", { RESP: 2 }],
-      ["node-redis", { RESP: 3, commandOptions: { typeMapping: { 58: String } } }],
+      ["node-redis 6", { RESP: 2 }],
+      ["node-redis 6", { RESP: 3, commandOptions: { typeMapping: { 58: String } } }],
     ]) {
       const { client, close } = await single[name](server, options);
       const limiter = createLimiter({ client, policy: POLICY });
