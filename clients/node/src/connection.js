@@ -39,7 +39,7 @@ export class Deadline {
 
 /** The pause before a command is sent again that was not carried out. */
 const PAUSE_MS = 5;
-/** How often at most a cluster client is told to ask for the slots. */
+/** How often at most a cluster client is made to ask for the slots. */
 const ASK_SLOTS_MS = 1000;
 const NOT_CARRIED_OUT = /^(TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING) /;
 const NOT_CARRIED_OUT_IN_CLUSTER = /^(TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING|READONLY) /;
@@ -70,13 +70,22 @@ export class Connection {
       } catch (error) {
         failed = failure(error);
       }
-      if (failed.reason === "timeout") this.client.silent?.();
+      if (failed.reason === "timeout" || failed.reason === "connection") this.client.silent(place);
       if (!failed.unsent && !again.test(failed.message)) throw failed;
       const pause = new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
       await Promise.race([pause, deadline.expired]).catch(() => {});
       if (deadline.over) throw failed;
     }
   }
+}
+
+/**
+ * Says whether it is time to ask a cluster for its slots again. A node that hangs, or that is gone, does not say that another
+ * has taken its place, and not all clients ask by themselves.
+ */
+function seldom() {
+  let at = -Infinity;
+  return () => performance.now() - at >= ASK_SLOTS_MS && ((at = performance.now()), true);
 }
 
 /** What an error of the client says: a server's begins with a word in capitals. */
@@ -99,7 +108,7 @@ class Ioredis {
     this.cluster = client.isCluster;
     this.prefix = client.options.keyPrefix;
     this.makers = new Map();
-    this.asked = -Infinity;
+    this.seldom = seldom();
   }
 
   async send(name, place, args, deadline) {
@@ -132,11 +141,8 @@ class Ioredis {
     return value;
   }
 
-  /** A node that hangs does not close its connections, and nobody says that another has taken its place: so ask. */
   silent() {
-    if (!this.cluster || performance.now() - this.asked < ASK_SLOTS_MS) return;
-    this.asked = performance.now();
-    this.client.refreshSlotsCache(() => {});
+    if (this.cluster && this.seldom()) this.client.refreshSlotsCache(() => {});
   }
 
   make(name, args) {
@@ -195,6 +201,14 @@ class NodeRedis {
     this.client = client;
     this.cluster = "nodeByAddress" in client;
     this.prefix = client._keyPrefix;
+    this.seldom = seldom();
+  }
+
+  /** A command that a random node is sent is answered MOVED by the others, and then a cluster asks for the slots. */
+  silent({ key }) {
+    if (!this.cluster || !this.seldom()) return;
+    const options = { abortSignal: AbortSignal.timeout(ASK_SLOTS_MS) };
+    this.client.sendCommand(undefined, false, ["RL.PEEK", key, "1", "1"], options).catch(() => {});
   }
 
   async send(name, place, args, deadline) {

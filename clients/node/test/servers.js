@@ -11,6 +11,8 @@ import { Redis } from "ioredis";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 const SERVER = process.env.RL_SERVER ?? "redis-server";
+/** By default a replica waits 5 s for its copy, and is not in CLUSTER SLOTS before the first ping after that, every 10 s. */
+const FOLLOW_AT_ONCE = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
 const MODULE = process.env.RL_MODULE ?? path.join(root, "target/release/libredis_token_bucket.so");
 
 /** Waits until `look` returns something true, and says what it saw last if it does not in time. */
@@ -58,7 +60,7 @@ export class Server {
     server.port = port;
     server.dir = mkdtempSync(path.join(tmpdir(), "rl-node-"));
     const words = ["--port", port, "--bind", "127.0.0.1", "--dir", server.dir, "--save", "", "--appendonly", "no"];
-    if (cluster) words.push("--cluster-enabled", "yes", "--cluster-node-timeout", "1000");
+    if (cluster) words.push("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", ...FOLLOW_AT_ONCE);
     if (module) words.push("--loadmodule", MODULE);
     server.output = "";
     server.process = spawn(SERVER, [...words.map(String), ...args]);
@@ -111,8 +113,10 @@ export class Cluster {
     const cluster = new Cluster();
     const count = replicas ? 6 : 3;
     cluster.nodes = await Promise.all(Array.from({ length: count }, () => Server.start({ cluster: true, module })));
-    const [first, ...others] = cluster.nodes;
-    for (const node of others) await node.admin.cluster("MEET", "127.0.0.1", String(first.port), String(first.port + 10_000));
+    // Each meets each: otherwise they learn of one another by gossip, which takes seconds.
+    for (const [i, node] of cluster.nodes.entries()) {
+      for (const { port } of cluster.nodes.slice(0, i)) await node.admin.cluster("MEET", "127.0.0.1", port, port + 10_000);
+    }
     for (let i = 0; i < 3; i++) {
       const low = Math.floor((i * 16384) / 3);
       const high = Math.floor(((i + 1) * 16384) / 3);
