@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks and tests the Node helper on real servers; arguments are the tests to run. Packages are those of package-lock.json.
+# Checks and tests the Node helper on real servers; arguments are the tests to run. Packages are those of package-lock.json,
+# Node is the machine's or scripts/node's.
 #
 #   RL_SERVER   the server to test on (redis-server)
 #   RL_MODULE   the module to load (target/release/libredis_token_bucket.so, built if it is missing)
@@ -12,6 +13,8 @@ if [ -z "${RL_MODULE:-}" ]; then
     [ -e "$RL_MODULE" ] || (cd "$root" && cargo build --release --locked)
 fi
 export RL_MODULE
+node=$("$root/scripts/node")
+export PATH=$node:$PATH
 
 if ! cmp -s package-lock.json node_modules/installed.json; then
     npm ci --no-audit --no-fund --loglevel=error

@@ -114,6 +114,7 @@ class Ioredis {
   async send(name, place, args, deadline) {
     const { client } = this;
     if (client.status !== "ready") await this.ready();
+    if (client.status !== "ready") throw new Failure("connection", `the client is not connected: ${client.status}`);
     if (deadline.over) throw new Failure("timeout", "not connected within the timeout");
     const command = this.make(name, args);
     command.slot = place.slot;
@@ -153,15 +154,13 @@ class Ioredis {
   }
 
   /**
-   * Waits for a client that connects for the first time. One that has lost its server is not waited for; and nothing is put
-   * in its offline queue, where a command would outlive its caller.
+   * Waits for a client that connects for the first time, until it has or could not. One that has lost its server is not
+   * waited for; and nothing is put in its offline queue, where a command would outlive its caller.
    */
   ready() {
     const { client } = this;
     if (client.status === "wait") client.connect().catch(() => {});
-    if (!["wait", "connecting", "connect"].includes(client.status)) {
-      throw new Failure("connection", `the client is not connected: ${client.status}`);
-    }
+    if (!["wait", "connecting", "connect"].includes(client.status)) return undefined;
     this.waiting ??= new Promise((resolve) => {
       const done = () => {
         client.off("ready", done).off("close", done);

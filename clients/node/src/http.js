@@ -31,7 +31,8 @@ export function judge(limiter, { tenant, route, cost = 1, skip }) {
   if (typeof limiter?.authorize !== "function") throw new TypeError("limiter must be one of createLimiter");
   if (typeof tenant !== "function") throw new TypeError("tenant must be a function of the request");
   if (!route || !["string", "function"].includes(typeof route)) throw new TypeError("route must be a name or a function");
-  const value = (given, request) => (typeof given === "function" ? given(request) : given);
+  // async, so that one that throws does not leave another's rejection unhandled.
+  const value = async (given, request) => (typeof given === "function" ? given(request) : given);
   return async (request) => {
     if (await skip?.(request)) return undefined;
     const [who, what, tokens] = await Promise.all([tenant, route, cost].map((given) => value(given, request)));
