@@ -2,7 +2,7 @@
 
 import { Cluster as Cluster5, Redis as Redis5 } from "ioredis";
 import { Cluster as Cluster6, Redis as Redis6 } from "ioredis6";
-import { createClient, createCluster } from "redis";
+import { createClient, createClientPool, createCluster } from "redis";
 import { createClient as createClient5, createCluster as createCluster5 } from "redis5";
 
 /** Names of clients for one server, and how to make one: `make(server, options)`. */
@@ -12,6 +12,8 @@ export const single = {
   "node-redis 5": (server, options) => nodeRedis(createClient5({ url: server.url, ...options })),
   "node-redis 6": (server, options) => nodeRedis(createClient({ url: server.url, ...options })),
 };
+
+export const pool = (server) => nodeRedis(createClientPool({ url: server.url }));
 
 /** The same for a cluster. */
 export const clusters = {

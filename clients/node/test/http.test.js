@@ -162,6 +162,14 @@ for (const [name, express] of Object.entries({ "Express 4": express4, "Express 5
       assert.match(errors[0].message, /tenant must be a string/);
       await wrong.stop();
 
+      // Two that fail at the same time are one error, and no unhandled rejection that would end the service.
+      const fail = (message) => { throw new Error(message); };
+      const both = { tenant: async () => fail("no tenant"), route: () => fail("no route") };
+      const twice = await listening(express, rateLimit(limiter, both), undefined, (error) => errors.push(error));
+      assert.equal((await twice.get("acme")).status, 500);
+      assert.match(errors[1].message, /^no (tenant|route)$/);
+      await twice.stop();
+
       const sharded = createLimiter({ client, policy: { ...POLICY, shards: 3 } });
       const { get, stop } = await listening(express, rateLimit(sharded, { tenant, route: "search", cost: 2 }));
       const denied = await get(newTenant());

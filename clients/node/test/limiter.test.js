@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { RateLimitError, createLimiter, logLine } from "../src/index.js";
-import { single } from "./clients.js";
+import { RateLimitError, cellKeys, createLimiter, logLine, tenantKeys } from "../src/index.js";
+import { pool, single } from "./clients.js";
 import { Server, until } from "./servers.js";
 
 // Slow servers are other tests' subject; on a busy machine 50 ms may pass.
@@ -250,6 +250,19 @@ describe("a limiter", () => {
     assert.ok(Number(tokens) >= 1.5 && Number(tokens) < 1.6 && /^\d{13}$/.test(ts), `${tokens} ${ts}`);
   });
 
+  test("keeps apart names that mean something elsewhere: to JavaScript, in a key, to the protocol", async () => {
+    const limiter = createLimiter({ client, policy: (tenant, cell) => ({ ...POLICY, cell: { name: cell, limit: "5 burst, 0.01/s" } }) });
+    const names = ["__proto__", "constructor", "toString", "a}b", "a%7Db", "{}", "a:b", "a b", "a\r\nb", "a\0b", "\u2028", "🦀"];
+    for (const tenant of names) {
+      const taken = [];
+      for (let i = 0; i < 6; i++) taken.push((await limiter.authorize(tenant, tenant, 1)).allowed);
+      assert.deepEqual(taken, [true, true, true, true, true, false], JSON.stringify(tenant));
+      const { tenant: wide, route } = tenantKeys(tenant, tenant, 1)[0];
+      assert.deepEqual([await tokens(wide), await tokens(route)], [995, 0], JSON.stringify(tenant));
+      assert.equal(await tokens(cellKeys(tenant, 1)[0]), 0, JSON.stringify(tenant));
+    }
+  });
+
   test("keeps the same key under keyPrefix that ioredis would", async () => {
     for (const [name, prefix] of [["ioredis 5", "app:"], ["ioredis 6", "é{x}"], ["node-redis 6", "app:"]]) {
       const { client, close } = await single[name](server, { keyPrefix: prefix });
@@ -271,9 +284,10 @@ describe("a limiter", () => {
       ["ioredis 6", { protocol: 3 }],
       ["ioredis 5", { lazyConnect: false, commandTimeout: 5000 }],
       ["node-redis 6", { RESP: 2 }],
+      ["a pool of node-redis 6", {}],
       ["node-redis 6", { RESP: 3, commandOptions: { typeMapping: { 58: String } } }],
     ]) {
-      const { client, close } = await single[name](server, options);
+      const { client, close } = await (single[name] ?? pool)(server, options);
       const limiter = createLimiter({ client, policy: POLICY });
       const tenant = newTenant();
       const decisions = await Promise.all(Array.from({ length: 20 }, () => limiter.authorize(tenant, "search", 1)));
