@@ -3,6 +3,8 @@
 // each with a tag of its own whose slot lies in that shard's part of the slot space. `clients/vectors.json` holds what these
 // functions must return.
 
+import { Memory } from "./memory.js";
+
 const SLOTS = 16384;
 
 const CRC16 = Uint16Array.from({ length: 256 }, (_, byte) => {
@@ -52,18 +54,11 @@ function escape(what, name) {
 }
 
 // Finding the tags of n shards takes about n² steps, and every route of a tenant has the same.
-const remembered = new Map();
+const found = new Memory(1000);
 
 function tags(name, shards, spread) {
   if (!spread) return [name];
-  const id = `${shards} ${name}`;
-  let found = remembered.get(id);
-  if (!found) {
-    found = Array.from({ length: shards }, (_, shard) => spreadTag(name, shard, shards));
-    if (remembered.size >= 1000) remembered.delete(remembered.keys().next().value);
-    remembered.set(id, found);
-  }
-  return found;
+  return found.get([name, shards], () => Array.from({ length: shards }, (_, shard) => spreadTag(name, shard, shards)));
 }
 
 /** The first of `name#shard.0`, `name#shard.1`, ... whose slot lies in this shard's part of the slot space. */

@@ -8,6 +8,7 @@ import { RateLimitError } from "./error.js";
 import { decideWithoutRedis } from "./fallback.js";
 import { cellKeys, tenantKeys } from "./keys.js";
 import { MAX_TOKENS } from "./limit.js";
+import { Memory } from "./memory.js";
 import { readPolicy } from "./policy.js";
 
 /** How many routes, and as many tenants and cells, are remembered; a forgotten one costs a belief, not a decision of Redis. */
@@ -25,9 +26,9 @@ class Limiter {
   #connection;
   #policy;
   #hooks;
-  #pairs = new Map();
-  #tenants = new Map();
-  #cells = new Map();
+  #pairs = new Memory(REMEMBERED);
+  #tenants = new Memory(REMEMBERED);
+  #cells = new Memory(REMEMBERED);
   #warned = { at: -Infinity, noModule: false };
 
   constructor({ client, policy, onDecision, onUnavailable }) {
@@ -79,16 +80,16 @@ class Limiter {
   }
 
   #pair(tenant, route, shards) {
-    return remember(this.#pairs, [tenant, route, shards], () => {
+    return this.#pairs.get([tenant, route, shards], () => {
       const keys = tenantKeys(tenant, route, shards);
       const bucket = (scope) => new Bucket(scope, keys.map((key) => this.#connection.place(key[scope])));
-      return { tenant: remember(this.#tenants, [tenant, shards], () => bucket("tenant")), route: bucket("route") };
+      return { tenant: this.#tenants.get([tenant, shards], () => bucket("tenant")), route: bucket("route") };
     });
   }
 
   #cell(name, shards) {
     const places = () => cellKeys(name, shards).map((key) => this.#connection.place(key));
-    return remember(this.#cells, [name, shards], () => new Bucket("cell", places()));
+    return this.#cells.get([name, shards], () => new Bucket("cell", places()));
   }
 
   async #decide(request) {
@@ -223,16 +224,6 @@ function tell(hook, event) {
   } catch (error) {
     warn(error);
   }
-}
-
-/** What `make` makes for these names, kept until it is the one that was not used for longest. */
-function remember(map, names, make) {
-  const id = JSON.stringify(names);
-  const found = map.get(id) ?? make();
-  map.delete(id);
-  if (map.size >= REMEMBERED) map.delete(map.keys().next().value);
-  map.set(id, found);
-  return found;
 }
 
 /** The arguments that name one bucket in a command. */
