@@ -26,6 +26,7 @@ if grep -n '"resolved"' package-lock.json; then
     exit 1
 fi
 npm run --silent types
-# A failed test may leave clients open; forced, the tests end all the same, and their servers with them.
+# A failed test may leave clients open; forced, the tests end all the same, and their servers with them. A file that hangs is
+# ended after five minutes; the longest takes one.
 [ $# -gt 0 ] || set -- test/*.test.js
-exec node --test --test-force-exit --test-timeout=120000 "$@"
+exec node --test --test-force-exit --test-timeout=300000 "$@"

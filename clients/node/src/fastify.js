@@ -5,7 +5,7 @@ import { body, fields, judge, status } from "./http.js";
 export default async function rateLimit(app, options) {
   const { limiter, hook = "onRequest", onAllowed, onDenied } = options;
   const ask = judge(limiter, options);
-  app.decorateRequest("rateLimit", null);
+  if (!app.hasRequestDecorator("rateLimit")) app.decorateRequest("rateLimit", null);
   app.addHook(hook, async (request, reply) => {
     const decision = await ask(request);
     if (!decision) return;

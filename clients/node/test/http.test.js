@@ -229,3 +229,22 @@ test("fastify serves requests with their fields, then answers 429, on routes bes
   assert.deepEqual([response.status, await response.json()], [429, { reason: "route_limit" }]);
   await own.close();
 });
+
+test("fastify bears the plugin twice: for the whole application, and once more for what is dear", async () => {
+  const limiter = createLimiter({ client, policy: (_, route) => ({ ...POLICY, route: `${route === "all" ? 3 : 1} burst, 0.004/s` }) });
+  const app = fastify();
+  await app.register(rateLimitPlugin, { limiter, tenant, route: "all" });
+  app.get("/search", async () => "found");
+  await app.register(async (dear) => {
+    await dear.register(rateLimitPlugin, { limiter, tenant, route: "export" });
+    dear.get("/export", async () => "exported");
+  });
+  const address = await app.listen({ port: 0, host: "127.0.0.1" });
+  const who = newTenant();
+  const statuses = [];
+  for (const path of ["/export", "/export", "/search", "/search"]) {
+    statuses.push((await fetch(`${address}${path}`, { headers: { "x-tenant": who } })).status);
+  }
+  assert.deepEqual(statuses, [200, 429, 200, 429]);
+  await app.close();
+});
