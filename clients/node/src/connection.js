@@ -39,6 +39,11 @@ export class Deadline {
 
 /** The pause before a command is sent again that was not carried out. */
 const PAUSE_MS = 5;
+/**
+ * How many commands a node may leave without an answer after their deadlines. Clients keep them until the connection breaks,
+ * which can be many minutes; with no bound, a server that hangs would fill the memory of every service that asks it.
+ */
+const MAX_UNANSWERED = 1000;
 /** How often at most a cluster client is made to ask for the slots. */
 const ASK_SLOTS_MS = 1000;
 const NOT_CARRIED_OUT = /^(TRYAGAIN|CLUSTERDOWN|MASTERDOWN|LOADING) /;
@@ -50,6 +55,7 @@ export class Connection {
     if (typeof client?.createBuiltinCommand === "function") this.client = new Ioredis(client);
     else if (typeof client?.sendCommand === "function" && !("getSentinelNode" in client)) this.client = new NodeRedis(client);
     else throw new TypeError("client must be an ioredis Redis or Cluster, or a node-redis client or cluster");
+    this.unanswered = new Map();
   }
 
   /** A key as it is sent, and its slot. */
@@ -62,13 +68,17 @@ export class Connection {
   async send(name, place, args, deadline) {
     const again = this.client.cluster ? NOT_CARRIED_OUT_IN_CLUSTER : NOT_CARRIED_OUT;
     for (;;) {
-      const sent = this.client.send(name, place, args, deadline);
-      sent.catch(() => {});
-      let failed;
-      try {
-        return await Promise.race([sent, deadline.expired]);
-      } catch (error) {
-        failed = failure(error);
+      const node = this.client.cluster ? this.client.node(place.slot) : undefined;
+      let failed = this.#full(node);
+      if (!failed) {
+        const sent = this.client.send(name, place, args, deadline);
+        sent.catch(() => {});
+        try {
+          return await Promise.race([sent, deadline.expired]);
+        } catch (error) {
+          failed = failure(error);
+        }
+        if (deadline.over) this.#count(node, sent);
       }
       if (failed.reason === "timeout" || failed.reason === "connection") this.client.silent(place);
       if (!failed.unsent && !again.test(failed.message)) throw failed;
@@ -76,6 +86,18 @@ export class Connection {
       await Promise.race([pause, deadline.expired]).catch(() => {});
       if (deadline.over) throw failed;
     }
+  }
+
+  #full(node) {
+    if ((this.unanswered.get(node) ?? 0) < MAX_UNANSWERED) return undefined;
+    return new Failure("timeout", `${MAX_UNANSWERED} commands are without an answer`);
+  }
+
+  /** Counts a command as one without an answer, until the client has done with it. */
+  #count(node, sent) {
+    const add = (number) => this.unanswered.set(node, (this.unanswered.get(node) ?? 0) + number);
+    add(1);
+    sent.catch(() => {}).then(() => add(-1));
   }
 }
 
@@ -146,6 +168,10 @@ class Ioredis {
     if (this.cluster && this.seldom()) this.client.refreshSlotsCache(() => {});
   }
 
+  node(slot) {
+    return this.client.slots[slot]?.[0];
+  }
+
   make(name, args) {
     let maker = this.makers.get(name);
     if (!maker) this.makers.set(name, (maker = this.client.createBuiltinCommand(name).string));
@@ -208,6 +234,10 @@ class NodeRedis {
     if (!this.cluster || !this.seldom()) return;
     const options = { abortSignal: AbortSignal.timeout(ASK_SLOTS_MS) };
     this.client.sendCommand(undefined, false, ["RL.PEEK", key, "1", "1"], options).catch(() => {});
+  }
+
+  node(slot) {
+    return this.client.slots[slot]?.master.address;
   }
 
   async send(name, place, args, deadline) {

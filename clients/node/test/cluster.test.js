@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { Connection } from "../src/connection.js";
 import { cellKeys, createLimiter, slot, tenantKeys } from "../src/index.js";
 import { clusters } from "./clients.js";
 import { Cluster, until } from "./servers.js";
@@ -54,6 +55,17 @@ describe("on three nodes", () => {
       const key = `{${tenant}}:rl:search:0`;
       const read = await (client.hGet ? client.hGet(key, "tokens") : client.hget(key, "tokens"));
       assert.equal(Math.round(Number(read)), 993, name);
+      close();
+    }
+  });
+
+  test("commands without an answer are counted by node, so that one that hangs is no matter to the others", async () => {
+    for (const [name, connect] of Object.entries(clusters)) {
+      const { client, close } = await connect(cluster);
+      const connection = new Connection(client);
+      for (const at of [0, 5461, 8000, 16383]) {
+        assert.equal(connection.client.node(at), `127.0.0.1:${cluster.master(at).port}`, name);
+      }
       close();
     }
   });

@@ -61,6 +61,27 @@ for (const [name, connect] of Object.entries(single)) {
       close();
     });
 
+    test("a server that hangs is sent no more than a thousand commands, until it answers", async () => {
+      const { client, close } = await connect(server);
+      const messages = [];
+      const onUnavailable = ({ message }) => messages.push(message);
+      const limiter = createLimiter({ client, policy: { ...POLICY, timeoutMs: 20 }, onUnavailable });
+      const takes = () => server.info("commandstats", "cmdstat_rl.takeall:calls");
+      await until("a server's answer", async () => (await limiter.authorize(newTenant(), "search", 1)).source === "server");
+      const before = await takes();
+      server.pause();
+      for (let i = 0; i < 15; i++) {
+        const decisions = await Promise.all(Array.from({ length: 100 }, () => limiter.authorize(newTenant(), "search", 1)));
+        assert.ok(decisions.every(({ source }) => source === "failure_policy"));
+      }
+      assert.equal(messages.at(-1), "1000 commands are without an answer");
+      server.resume();
+      await until("a server's answer", async () => (await limiter.authorize(newTenant(), "search", 1)).source === "server");
+      const sent = (await takes()) - before;
+      assert.ok(sent > 900 && sent <= 1100, `${sent} commands`);
+      close();
+    });
+
     test("a server that is gone is decided for at once or within the timeout, and asked again when it is back", async () => {
       let gone = await Server.start();
       const { client, close } = await connect(gone);
