@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -120,13 +119,7 @@ async def test_shards_add_up_to_the_limit(make: Make, variant: Variant, port: in
 @every_kind
 async def test_many_at_once_get_exactly_the_capacity(make: Make, variant: Variant, port: int, tenant: str) -> None:
     limiter = make(variant, port, policy(route="20 burst, 1/h", denial_cache=False))
-    # Connections are opened before: on a busy machine sixty take longer than the longest timeout that a policy may have.
-    deadline = time.monotonic() + 20
-    while any(
-        peek.source is not Source.SERVER
-        for peek in await asyncio.gather(*(limiter.peek(tenant, "search") for _ in range(60)))
-    ):
-        assert time.monotonic() < deadline, "sixty connections were not opened within 20 s"
+    await limiter.connected(tenant, at_once=60)
     decisions = await asyncio.gather(*(limiter.authorize(tenant, "search") for _ in range(60)))
     assert {decision.source for decision in decisions} == {Source.SERVER}
     assert sum(decision.allowed for decision in decisions) == 20
