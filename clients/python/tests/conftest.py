@@ -136,4 +136,4 @@ def variants(**only: str) -> list[Any]:
 
 def policy(tenant: str = "1000 burst, 200/s", route: str = "50 burst, 20/s", **fields: Any) -> Policy:
     """Patient, because the machine may be busy."""
-    return Policy(Limit.parse(tenant), Limit.parse(route), **{"timeout_ms": 500, **fields})
+    return Policy(Limit.parse(tenant), Limit.parse(route), **{"timeout_ms": 5000, **fields})
