@@ -10,8 +10,8 @@ export function decideWithoutRedis(request, targets, quota, now) {
   const { shadow, onFailure } = request.policy;
   if (onFailure === "open") return allowed(request, quota, "failure_policy");
   if (onFailure === "closed") {
-    const never = { allowed: shadow, reason: "unavailable", retryAfterMs: CLOSED_RETRY_MS, never: false, soft: false };
-    return { ...never, shadow, source: "failure_policy", quota: null };
+    const retry = { reason: "unavailable", retryAfterMs: CLOSED_RETRY_MS, never: false };
+    return { allowed: shadow, ...retry, soft: false, shadow, source: "failure_policy", quota: null };
   }
   // The buckets in this process have the whole limits; from all of them or from none.
   const whole = targets.map(({ bucket, rule }) => ({ bucket, rule: { limit: rule.limit, parts: rule.limit.shards(1) } }));

@@ -47,7 +47,6 @@ function escape(what, name) {
   if (typeof name !== "string" || name === "") throw new TypeError(`${what} must be a string that is not empty`);
   // Every lone surrogate would be sent as the same three bytes, so two tenants would share a bucket.
   if (!name.isWellFormed()) throw new TypeError(`${what} must be well-formed Unicode`);
-  // eslint-disable-next-line no-control-regex
   return name.replace(/[{}%:#\x00-\x20\x7f]|^_/g, (char) => {
     return `%${char.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`;
   });
