@@ -21,9 +21,11 @@ axum: setup ## Start an HTTP service with rate limits on port 3000 (REDIS_URL=..
 test: setup ## Run all tests, those on a real server included (RL_SERVER=path for another one)
 	cargo test --locked --workspace
 
-test-clients: setup ## Test the Python helper (its packages go into target/python)
+test-clients: ## Test the Python and the Node helper (what they need goes into target/ and node_modules/)
+	@scripts/setup clients
 	cargo build --release --locked
-	RL_MODULE="$(CURDIR)/target/release/libredis_token_bucket.so" clients/python/test.sh
+	clients/python/test.sh
+	clients/node/test.sh
 
 test-matrix: servers ## Run the server tests on every supported server
 	@scripts/matrix
