@@ -1,6 +1,6 @@
 //! What a decision costs besides time: bytes to replicas and to the AOF, and memory per bucket.
 
-use harness::Server;
+use harness::{Ask, Server};
 
 use crate::figures::Measured;
 use rivals::{Requests, Wire, run};
@@ -53,7 +53,10 @@ fn aof_size(server: &Server) -> u64 {
 pub(crate) fn memory(all: &mut [Measured], mut progress: impl FnMut()) {
     for measured in all.iter_mut().filter(|measured| measured.contender.keeps) {
         let server = builder().start();
-        contenders(&server, &mut server.connection());
+        let mut connection = server.connection();
+        contenders(&server, &mut connection);
+        // What a rival module was tried on.
+        connection.ask::<()>("FLUSHALL");
         let mut wires = [Wire::connect(&server)];
         let before = used_memory(&server);
         for contender in [&measured.contender.first(), &measured.contender] {
