@@ -18,11 +18,18 @@ const AMOUNT: Error = Error::Message(c"ERR amount must be a number from 0 to 900
 const TOO_MANY: Error = Error::Message(c"ERR at most 64 buckets");
 const TWICE: Error = Error::Message(c"ERR a key is given twice");
 
+const HOT: Error = Error::Message(c"ERR RL.HOT takes DENIED and COUNT n, or RESET alone");
+const HOT_COUNT: Error = Error::Message(c"ERR count must be a whole number from 1 to 1024");
+
 /// Most buckets in one RL.TAKEALL. Enough for any stack of limits, and few enough to keep all on the stack.
 pub(crate) const MAX_BUCKETS: usize = 64;
 
 /// Arguments of one bucket: `key capacity rate cost`.
 const BUCKET_ARGUMENTS: usize = 4;
+
+/// Most keys that RL.HOT lists, and how many when it is not told.
+pub(crate) const MAX_HOT_KEYS: u16 = 1024;
+const DEFAULT_HOT_COUNT: usize = 10;
 
 /// What is asked of one bucket.
 pub(crate) struct Request {
@@ -78,4 +85,47 @@ impl Request {
         let limit = Limit::new(capacity, rate).map_err(|_| FILL)?;
         Ok(Request { key, limit, amount })
     }
+}
+
+/// What is asked of RL.HOT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HotRequest {
+    List { denied: bool, count: usize },
+    Reset,
+}
+
+impl HotRequest {
+    /// Reads `[DENIED] [COUNT n]`, in either order, or `RESET`.
+    pub(crate) fn read(call: &Call<'_>) -> Result<HotRequest, Error> {
+        call.check_arity(1..=4)?;
+        let is =
+            |index: usize, word: &[u8]| call.arg(index).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+        if call.arity() == 2 && is(1, b"RESET") {
+            return Ok(HotRequest::Reset);
+        }
+        let (mut denied, mut count) = (false, None);
+        let mut index = 1;
+        while index < call.arity() {
+            if is(index, b"DENIED") && !denied {
+                denied = true;
+                index = index.saturating_add(1);
+            } else if is(index, b"COUNT") && count.is_none() {
+                count = Some(call.arg(index.saturating_add(1)).ok_or(HOT)?);
+                index = index.saturating_add(2);
+            } else {
+                return Err(HOT);
+            }
+        }
+        let count = count.map_or(Some(DEFAULT_HOT_COUNT), hot_count).ok_or(HOT_COUNT)?;
+        Ok(HotRequest::List { denied, count })
+    }
+}
+
+/// From 1 to [`MAX_HOT_KEYS`], in digits alone.
+fn hot_count(text: &[u8]) -> Option<usize> {
+    if !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let count: usize = str::from_utf8(text).ok()?.parse().ok()?;
+    (1..=MAX_HOT_KEYS.into()).contains(&count).then_some(count)
 }
