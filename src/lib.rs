@@ -27,6 +27,7 @@
 
 mod clock;
 mod commands;
+mod options;
 mod request;
 mod server;
 mod stats;
@@ -38,7 +39,8 @@ server::export_module! {
     register: register,
 }
 
-fn register(loader: &server::Loader) -> Result<(), String> {
+fn register(loader: &server::Loader, arguments: &[&[u8]]) -> Result<(), String> {
+    options::Options::parse(arguments)?;
     store::prepare(loader.api());
     loader.command::<commands::Take>()?;
     loader.command::<commands::Peek>()?;

@@ -109,14 +109,6 @@ fn the_module_is_listed_with_its_version() {
 }
 
 #[test]
-fn an_argument_to_the_module_is_refused_in_the_log() {
-    let panic = std::panic::catch_unwind(|| Server::builder().module_argument("cl-throttle").start());
-    let message = panic.expect_err("the server must not start");
-    let message = message.downcast_ref::<String>().expect("a message");
-    assert!(message.contains("the module takes no arguments"), "{message}");
-}
-
-#[test]
 fn the_module_can_be_unloaded_and_loaded_again() {
     let mut builder = Server::builder();
     if server_version().has_redis(7, 0) {

@@ -10,6 +10,7 @@ mod cases;
 mod cluster;
 mod concurrency;
 mod introspection;
+mod options;
 mod persistence;
 mod replication;
 mod settle;
