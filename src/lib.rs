@@ -29,6 +29,7 @@
 mod clock;
 mod commands;
 mod hot;
+mod options;
 mod request;
 mod server;
 mod stats;
@@ -38,9 +39,11 @@ server::export_module! {
     name: c"rl",
     version: stats::VERSION_NUMBER,
     register: register,
+    unregister: hot::turn_off,
 }
 
-fn register(loader: &server::Loader) -> Result<(), String> {
+fn register(loader: &server::Loader, arguments: &[&[u8]]) -> Result<(), String> {
+    let options = options::Options::parse(arguments)?;
     store::prepare(loader.api());
     loader.command::<commands::Take>()?;
     loader.command::<commands::Peek>()?;
@@ -51,6 +54,6 @@ fn register(loader: &server::Loader) -> Result<(), String> {
     #[cfg(debug_assertions)]
     loader.command::<commands::Panic>()?;
     loader.info::<stats::Stats>();
-    loader.numeric_config::<hot::HotKeys>(64)?;
+    loader.numeric_config::<hot::HotKeys>(options.hot_keys.into())?;
     Ok(())
 }

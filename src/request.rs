@@ -2,6 +2,8 @@
 //!
 //! Everything is checked before a key is opened, so a refused request has changed nothing.
 
+use std::ops::RangeInclusive;
+
 use arrayvec::ArrayVec;
 use redis_token_bucket_core::{Limit, Rate, Tokens};
 
@@ -29,7 +31,7 @@ const BUCKET_ARGUMENTS: usize = 4;
 
 /// Most keys that RL.HOT lists, and how many when it is not told.
 pub(crate) const MAX_HOT_KEYS: u16 = 1024;
-const DEFAULT_HOT_COUNT: usize = 10;
+const DEFAULT_HOT_COUNT: u16 = 10;
 
 /// What is asked of one bucket.
 pub(crate) struct Request {
@@ -116,16 +118,19 @@ impl HotRequest {
                 return Err(HOT);
             }
         }
-        let count = count.map_or(Some(DEFAULT_HOT_COUNT), hot_count).ok_or(HOT_COUNT)?;
-        Ok(HotRequest::List { denied, count })
+        let count = match count {
+            None => DEFAULT_HOT_COUNT,
+            Some(text) => whole_number(text, 1..=MAX_HOT_KEYS).ok_or(HOT_COUNT)?,
+        };
+        Ok(HotRequest::List { denied, count: count.into() })
     }
 }
 
-/// From 1 to [`MAX_HOT_KEYS`], in digits alone.
-fn hot_count(text: &[u8]) -> Option<usize> {
+/// Reads digits alone, with a value in `range`.
+pub(crate) fn whole_number(text: &[u8], range: RangeInclusive<u16>) -> Option<u16> {
     if !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let count: usize = str::from_utf8(text).ok()?.parse().ok()?;
-    (1..=MAX_HOT_KEYS.into()).contains(&count).then_some(count)
+    let number = str::from_utf8(text).ok()?.parse().ok()?;
+    range.contains(&number).then_some(number)
 }

@@ -76,6 +76,11 @@ pub(crate) fn reset() {
     }
 }
 
+/// Gives the memory back.
+pub(crate) fn turn_off() {
+    HotKeys::set(0);
+}
+
 impl Counted {
     fn new(capacity: u16) -> Counted {
         Counted { taken: Sketch::new(capacity), denied: Sketch::new(capacity), since: clock::now(), capacity }
