@@ -7,16 +7,21 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use harness::redis::{Connection, Pipeline, Value, cmd, pipe};
-use harness::{Ask, Server};
+use harness::{Ask, Server, server_version};
 
 const KEYS: usize = 1000;
 const BATCH: usize = 100;
 const CALLS: usize = 40_000;
 const ROUNDS: usize = 9;
+/// Counters of RL.HOT that are not the default. With fewer counters than keys, which are called in turn, each call takes
+/// over the least counter: the most that counting can cost.
+const HOT_KEYS: [u16; 2] = [0, 1024];
 
 /// One thing to measure.
 struct Contender {
-    label: &'static str,
+    label: String,
+    /// `rl.hot-keys` meanwhile, if not the default.
+    hot_keys: Option<u16>,
     /// As commandstats calls it.
     command: &'static str,
     /// The arguments, `{}` standing for a key.
@@ -71,15 +76,16 @@ fn main() {
 
 fn contenders(sha: &str) -> Vec<Contender> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis();
-    let contender = |label, command, line: &str, reply| Contender {
-        label,
+    let contender = |label: &str, command, line: &str, reply| Contender {
+        label: label.to_owned(),
+        hot_keys: None,
         command,
         arguments: line.split_whitespace().map(str::to_owned).collect(),
         reply,
         rounds: Vec::new(),
     };
     let eight: Vec<String> = (0..8).map(|index| format!("h{index}:{{}} 1000000 1000 1")).collect();
-    vec![
+    let mut contenders = vec![
         contender("HSET, two fields", "hset", "HSET f:{} tokens 123.456 ts 1700000000000", Expected::Any),
         contender("RL.TAKE allowed", "rl.take", "RL.TAKE a:{} 1000000 1000 1", Expected::Allowed),
         contender("RL.TAKE denied", "rl.take", "RL.TAKE d:{} 1000000 1000 1000000", Expected::Denied),
@@ -115,7 +121,20 @@ fn contenders(sha: &str) -> Vec<Contender> {
             &format!("EVALSHA {sha} 1 ld:{{}} 1000000 1 {now} 1000000"),
             Expected::Denied,
         ),
-    ]
+    ];
+    // Redis 6.2 has no settings of modules, and one server cannot be measured with both.
+    let sizes = if server_version().has_redis(7, 0) { &HOT_KEYS[..] } else { &[] };
+    for size in sizes {
+        for (label, cost, reply) in
+            [("allowed", "1", Expected::Allowed), ("denied", "1000000", Expected::Denied)]
+        {
+            let line = format!("RL.TAKE {}:{{}} 1000000 1000 {cost}", &label[..1]);
+            let label = format!("RL.TAKE {label}, {size} hot");
+            contenders
+                .push(Contender { hot_keys: Some(*size), ..contender(&label, "rl.take", &line, reply) });
+        }
+    }
+    contenders
 }
 
 impl Contender {
@@ -142,6 +161,9 @@ impl Contender {
 
     fn measure(&mut self, server: &Server, connection: &mut Connection) {
         let batches: Vec<Pipeline> = (0..KEYS).step_by(BATCH).map(|first| self.batch(first)).collect();
+        if let Some(size) = self.hot_keys {
+            connection.ask::<()>(&format!("CONFIG SET rl.hot-keys {size}"));
+        }
         connection.ask::<()>("CONFIG RESETSTAT");
         for batch in batches.iter().cycle().take(CALLS / BATCH) {
             let replies: Vec<Value> = batch.query(connection).expect("replies");
@@ -150,6 +172,9 @@ impl Contender {
         }
         let (calls, micros) = server.command_stats(self.command);
         assert_eq!(calls, CALLS as u64, "{}", self.label);
+        if self.hot_keys.is_some() {
+            connection.ask::<()>("CONFIG SET rl.hot-keys 64");
+        }
         self.rounds.push(micros as f64 / calls as f64);
     }
 
@@ -191,5 +216,18 @@ fn report(contenders: &[Contender]) {
         println!(
             "{ours:26} is {found:5.2} times cheaper than {times} x {rival:16} (target {target}: {verdict})"
         );
+    }
+    // What RL.HOT costs, if the server let it be turned off.
+    for kind in ["allowed", "denied"] {
+        let off = format!("RL.TAKE {kind}, 0 hot");
+        for with in [format!("RL.TAKE {kind}"), format!("RL.TAKE {kind}, 1024 hot")] {
+            if contenders.iter().any(|contender| contender.label == off) {
+                let percent = 100.0 * (ratio(&with, &off) - 1.0);
+                let verdict = if percent <= 5.0 { "met" } else { "missed" };
+                println!(
+                    "{with:26} costs {percent:4.1} % more than without hot keys (target 5 %: {verdict})"
+                );
+            }
+        }
     }
 }

@@ -5,6 +5,8 @@
 //! not counted, as RL.PEEK and RL.GIVE are not.
 
 mod sketch;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use sketch::{HotKey, Sketch};
 
@@ -53,20 +55,25 @@ pub(crate) fn read<T>(reader: impl FnOnce(&Counted) -> T) -> Option<T> {
 
 /// Adds what was counted to INFO; zeros when off.
 pub(crate) fn report(section: &InfoSection) {
-    let capacity = read(|counted| counted.capacity).unwrap_or(0);
-    section.count(c"hot_keys", capacity.into());
-    section.count(c"hot_since", read(|counted| counted.since / 1_000_000).unwrap_or(0));
-    let list = |sketch: fn(&Counted) -> &Sketch, [total, count, error]: [&CStr; 3]| {
-        let figures = read(|counted| {
-            let top = sketch(counted).top().next();
-            [sketch(counted).total(), top.map_or(0, |top| top.count), top.map_or(0, |top| top.error)]
-        });
-        for (name, figure) in [total, count, error].into_iter().zip(figures.unwrap_or_default()) {
-            section.count(name, figure);
-        }
+    let list = |sketch: &Sketch| {
+        let top = sketch.top().next();
+        [sketch.total(), top.map_or(0, |top| top.count), top.map_or(0, |top| top.error)]
     };
-    list(|counted| &counted.taken, [c"hot_taken_total", c"hot_taken_top_count", c"hot_taken_top_error"]);
-    list(|counted| &counted.denied, [c"hot_denied_total", c"hot_denied_top_count", c"hot_denied_top_error"]);
+    let figures = read(|counted| {
+        let Counted { taken, denied, since, capacity } = counted;
+        ([u64::from(*capacity), since / 1_000_000], list(taken), list(denied))
+    });
+    let (size, taken, denied) = figures.unwrap_or_default();
+    let names = [
+        [c"hot_taken_total", c"hot_taken_top_count", c"hot_taken_top_error"],
+        [c"hot_denied_total", c"hot_denied_top_count", c"hot_denied_top_error"],
+    ];
+    for (name, figure) in [c"hot_keys", c"hot_since"].iter().zip(size) {
+        section.count(name, figure);
+    }
+    for (name, figure) in names.as_flattened().iter().zip([taken, denied].as_flattened()) {
+        section.count(name, *figure);
+    }
 }
 
 /// Forgets what was counted and begins anew.
@@ -98,8 +105,8 @@ impl NumericConfig for HotKeys {
         read(|counted| counted.capacity.into()).unwrap_or(0)
     }
 
-    /// Another size begins counting anew: what a smaller or larger table makes of the counts of another would have larger
-    /// errors, and the list is full again within moments.
+    /// Another size begins counting anew. Counts that were carried over would have larger errors, and the list of a server
+    /// that is worth looking at fills within moments.
     fn set(value: i64) {
         if value == HotKeys::get() {
             return;

@@ -72,6 +72,47 @@ fn commands_are_documented() {
     }
 }
 
+/// An argument as `name:type`, with its word, `?` if it may be left out, `*` if it may come again, and what it consists of.
+fn outline(argument: &Value) -> String {
+    let fields: HashMap<String, Value> = harness::redis::from_redis_value_ref(argument).expect("a map");
+    let text = |field: &str| -> String {
+        fields.get(field).map_or(String::new(), |value| harness::redis::from_redis_value_ref(value).unwrap())
+    };
+    let list = |field: &str| -> Vec<Value> {
+        fields.get(field).map_or(Vec::new(), |value| harness::redis::from_redis_value_ref(value).unwrap())
+    };
+    let flags: Vec<String> = list("flags")
+        .iter()
+        .map(|flag| harness::redis::from_redis_value_ref(flag).unwrap())
+        .map(|flag: String| flag.replace("optional", "?").replace("multiple", "*"))
+        .collect();
+    let parts: Vec<String> = list("arguments").iter().map(outline).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!("({})", parts.join(" ")) };
+    format!("{}:{}{}{}{parts}", text("name"), text("type"), text("token"), flags.concat())
+}
+
+#[test]
+fn words_groups_and_alternatives_are_documented() {
+    if !server_version().has_redis(7, 0) {
+        return; // Redis 6.2 has no COMMAND DOCS.
+    }
+    let mut bench = Bench::new();
+    for (command, expected) in [
+        ("rl.takeall", "bucket:block*(key:key capacity:double rate:string cost:double)"),
+        (
+            "rl.hot",
+            "action:oneof?(list:block(denied:pure-tokenDENIED? count:integerCOUNT?) reset:pure-tokenRESET)",
+        ),
+    ] {
+        let docs: HashMap<String, HashMap<String, Value>> =
+            bench.connection.ask(&format!("COMMAND DOCS {command}"));
+        let arguments: Vec<Value> =
+            harness::redis::from_redis_value_ref(&docs[command]["arguments"]).unwrap();
+        let found: Vec<String> = arguments.iter().map(outline).collect();
+        assert_eq!(found, [expected], "{command}");
+    }
+}
+
 #[test]
 fn info_counts_by_command_and_outcome() {
     let mut bench = Bench::new();
