@@ -7,6 +7,7 @@
 //! | `RL.TAKEALL key capacity rate cost [...]` | takes from every bucket, or from none | `commands/takeall.rs` |
 //! | `RL.GIVE key capacity rate amount` | gives tokens back, never above capacity | `commands/give.rs` |
 //! | `RL.CHARGE key capacity rate amount` | takes unconditionally; the balance may go below zero | `commands/charge.rs` |
+//! | `CL.THROTTLE key max_burst count period [quantity]` | redis-cell's command, when asked for | `commands/throttle.rs` |
 //!
 //! A request runs through the directories in this order: `server/` receives it (and holds every unsafe call),
 //! `commands/` speaks the protocol, `request` checks the arguments, `store` reads the hash, the crate
@@ -25,6 +26,7 @@
     )
 )]
 
+mod arrival;
 mod clock;
 mod commands;
 mod options;
@@ -40,13 +42,16 @@ server::export_module! {
 }
 
 fn register(loader: &server::Loader, arguments: &[&[u8]]) -> Result<(), String> {
-    options::Options::parse(arguments)?;
+    let options = options::Options::parse(arguments)?;
     store::prepare(loader.api());
     loader.command::<commands::Take>()?;
     loader.command::<commands::Peek>()?;
     loader.command::<commands::TakeAll>()?;
     loader.command::<commands::Give>()?;
     loader.command::<commands::Charge>()?;
+    if options.cl_throttle {
+        loader.command::<commands::Throttle>()?;
+    }
     #[cfg(debug_assertions)]
     loader.command::<commands::Panic>()?;
     loader.info::<stats::Stats>();

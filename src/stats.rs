@@ -71,4 +71,5 @@ counts! {
     takeall_allowed takeall_denied takeall_errors
     gives give_errors
     charges charge_errors
+    throttle_allowed throttle_denied throttle_errors
 }

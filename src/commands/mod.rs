@@ -5,6 +5,7 @@ mod give;
 mod peek;
 mod take;
 mod takeall;
+mod throttle;
 
 #[cfg(debug_assertions)]
 mod panic;
@@ -16,6 +17,7 @@ pub(crate) use panic::Panic;
 pub(crate) use peek::Peek;
 pub(crate) use take::Take;
 pub(crate) use takeall::TakeAll;
+pub(crate) use throttle::Throttle;
 
 use redis_token_bucket_core::{Decision, Outcome};
 

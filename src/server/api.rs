@@ -5,16 +5,17 @@ use std::sync::OnceLock;
 
 use redis_module::raw::{
     RedisModule_AddACLCategory, RedisModule_Call, RedisModule_CloseKey, RedisModule_CreateCommand,
-    RedisModule_CreateString, RedisModule_FreeCallReply, RedisModule_FreeServerInfo, RedisModule_FreeString,
-    RedisModule_GetAbsExpire, RedisModule_GetCommand, RedisModule_GetExpire, RedisModule_GetModuleOptionsAll,
-    RedisModule_GetServerInfo, RedisModule_HashGet, RedisModule_HashSet, RedisModule_InfoAddFieldCString,
-    RedisModule_InfoAddFieldULongLong, RedisModule_InfoAddSection, RedisModule_KeyType, RedisModule_Log,
-    RedisModule_Milliseconds, RedisModule_OpenKey, RedisModule_RegisterInfoFunc, RedisModule_Replicate,
-    RedisModule_ReplyWithArray, RedisModule_ReplyWithError, RedisModule_ReplyWithLongLong,
-    RedisModule_ServerInfoGetFieldC, RedisModule_SetAbsExpire, RedisModule_SetCommandACLCategories,
-    RedisModule_SetCommandInfo, RedisModule_SetModuleOptions, RedisModule_SignalModifiedKey,
-    RedisModule_StringPtrLen, RedisModule_WrongArity, RedisModuleCallReply as CallReply,
-    RedisModuleCmdFunc as CmdFunc, RedisModuleCommand as CommandHandle,
+    RedisModule_CreateString, RedisModule_DeleteKey, RedisModule_FreeCallReply, RedisModule_FreeServerInfo,
+    RedisModule_FreeString, RedisModule_GetAbsExpire, RedisModule_GetCommand, RedisModule_GetExpire,
+    RedisModule_GetModuleOptionsAll, RedisModule_GetServerInfo, RedisModule_HashGet, RedisModule_HashSet,
+    RedisModule_InfoAddFieldCString, RedisModule_InfoAddFieldULongLong, RedisModule_InfoAddSection,
+    RedisModule_KeyType, RedisModule_Log, RedisModule_Milliseconds, RedisModule_OpenKey,
+    RedisModule_RegisterInfoFunc, RedisModule_Replicate, RedisModule_ReplyWithArray,
+    RedisModule_ReplyWithError, RedisModule_ReplyWithLongLong, RedisModule_ServerInfoGetFieldC,
+    RedisModule_SetAbsExpire, RedisModule_SetCommandACLCategories, RedisModule_SetCommandInfo,
+    RedisModule_SetModuleOptions, RedisModule_SignalModifiedKey, RedisModule_StringDMA,
+    RedisModule_StringPtrLen, RedisModule_ValueLength, RedisModule_WrongArity,
+    RedisModuleCallReply as CallReply, RedisModuleCmdFunc as CmdFunc, RedisModuleCommand as CommandHandle,
     RedisModuleCommandInfo as CommandInfo, RedisModuleCtx as Ctx, RedisModuleInfoCtx as InfoCtx,
     RedisModuleInfoFunc as InfoFunc, RedisModuleKey as KeyHandle, RedisModuleServerInfoData as ServerInfo,
     RedisModuleString as Str,
@@ -57,6 +58,7 @@ api! {
         create_command: RedisModule_CreateCommand =
             unsafe extern "C" fn(*mut Ctx, *const c_char, CmdFunc, *const c_char, c_int, c_int, c_int) -> c_int,
         create_string: RedisModule_CreateString = unsafe extern "C" fn(*mut Ctx, *const c_char, usize) -> *mut Str,
+        delete_key: RedisModule_DeleteKey = unsafe extern "C" fn(*mut KeyHandle) -> c_int,
         free_call_reply: RedisModule_FreeCallReply = unsafe extern "C" fn(*mut CallReply),
         free_server_info: RedisModule_FreeServerInfo = unsafe extern "C" fn(*mut Ctx, *mut ServerInfo),
         free_string: RedisModule_FreeString = unsafe extern "C" fn(*mut Ctx, *mut Str),
@@ -82,7 +84,10 @@ api! {
             unsafe extern "C" fn(*mut ServerInfo, *const c_char) -> *const c_char,
         set_module_options: RedisModule_SetModuleOptions = unsafe extern "C" fn(*mut Ctx, c_int),
         signal_modified_key: RedisModule_SignalModifiedKey = unsafe extern "C" fn(*mut Ctx, *mut Str) -> c_int,
+        string_dma: RedisModule_StringDMA =
+            unsafe extern "C" fn(*mut KeyHandle, *mut usize, c_int) -> *mut c_char,
         string_ptr_len: RedisModule_StringPtrLen = unsafe extern "C" fn(*const Str, *mut usize) -> *const c_char,
+        value_length: RedisModule_ValueLength = unsafe extern "C" fn(*mut KeyHandle) -> usize,
         wrong_arity: RedisModule_WrongArity = unsafe extern "C" fn(*mut Ctx) -> c_int,
     }
     optional {

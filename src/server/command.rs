@@ -9,6 +9,7 @@ use redis_module::raw::{
     REDISMODULE_OK, RedisModuleCommandArg, RedisModuleCommandArgType,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, RedisModuleCommandHistoryEntry,
     RedisModuleCommandInfo, RedisModuleCommandInfoVersion, RedisModuleCommandKeySpec,
@@ -63,6 +64,7 @@ pub(crate) struct Arg {
 #[derive(Clone, Copy)]
 pub(crate) enum ArgKind {
     Key,
+    Integer,
     Number,
     Text,
 }
@@ -210,6 +212,7 @@ fn with_command_info(description: &Description, use_it: impl FnOnce(*const Redis
 fn command_arg(arg: &Arg, rest: RedisModuleCommandArg) -> RedisModuleCommandArg {
     let (type_, key_spec_index): (RedisModuleCommandArgType, _) = match arg.kind {
         ArgKind::Key => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
+        ArgKind::Integer => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, -1),
         ArgKind::Number => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE, -1),
         ArgKind::Text => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, -1),
     };

@@ -16,4 +16,5 @@ mod replication;
 mod settle;
 mod state;
 mod takeall;
+mod throttle;
 mod transactions;
