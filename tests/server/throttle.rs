@@ -39,7 +39,7 @@ impl Bench {
 fn the_command_is_there_only_when_asked_for() {
     let mut plain = Bench::on(Server::builder().module_arguments("cl-throttle no").start());
     let error = plain.connection.ask_error("CL.THROTTLE k 15 30 60");
-    assert!(error.to_lowercase().starts_with("err unknown command 'cl.throttle'"), "{error}");
+    assert!(error.starts_with("ERR unknown command"), "{error}");
     assert_eq!(bench().throttle("k 15 30 60"), [0, 16, 15, -1, 2]);
 }
 
@@ -290,6 +290,8 @@ fn a_takeover_is_replicated_as_one_transaction_of_effects() {
     let replica = Server::builder().start_replica_of(&master);
     let (mut master, mut replica) = (Bench::on(master), Bench::on(replica));
     master.arrival("k", 20_000);
+    replica.server.await_offset_of(&master.server);
+    replica.connection.ask::<()>("CONFIG RESETSTAT");
     master.throttle("k 15 30 60");
     replica.server.await_offset_of(&master.server);
     assert_eq!(replica.everything(), master.everything());
