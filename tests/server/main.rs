@@ -9,6 +9,7 @@ mod bucket;
 mod cases;
 mod cluster;
 mod concurrency;
+mod document;
 mod introspection;
 mod migration;
 mod options;
