@@ -8,6 +8,7 @@
 //! | `RL.GIVE key capacity rate amount` | gives tokens back, never above capacity | `commands/give.rs` |
 //! | `RL.CHARGE key capacity rate amount` | takes unconditionally; the balance may go below zero | `commands/charge.rs` |
 //! | `RL.HOT [DENIED] [COUNT n]`, `RL.HOT RESET` | lists the keys taken from, or denied, most | `commands/hot.rs` |
+//! | `CL.THROTTLE key max_burst count period [quantity]` | redis-cell's command, when asked for | `commands/throttle.rs` |
 //!
 //! A request runs through the directories in this order: `server/` receives it (and holds every unsafe call),
 //! `commands/` speaks the protocol, `request` checks the arguments, `store` reads the hash, the crate
@@ -26,6 +27,7 @@
     )
 )]
 
+mod arrival;
 mod clock;
 mod commands;
 mod hot;
@@ -51,6 +53,9 @@ fn register(loader: &server::Loader, arguments: &[&[u8]]) -> Result<(), String> 
     loader.command::<commands::Give>()?;
     loader.command::<commands::Charge>()?;
     loader.command::<commands::Hot>()?;
+    if options.cl_throttle {
+        loader.command::<commands::Throttle>()?;
+    }
     #[cfg(debug_assertions)]
     loader.command::<commands::Panic>()?;
     loader.info::<stats::Stats>();

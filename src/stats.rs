@@ -74,4 +74,5 @@ counts! {
     gives give_errors
     charges charge_errors
     hot_errors
+    throttle_allowed throttle_denied throttle_errors
 }

@@ -25,8 +25,7 @@ impl Command for Charge {
     };
 
     fn run(call: &Call<'_>) -> Result<(), Error> {
-        let request = Request::settle(call)?;
-        let Request { key, limit, amount } = request;
+        let Request { key, limit, amount } = Request::settle(call)?;
         let slot = Slot::open(call, key, Mode::Write)?;
         let now = clock::now();
         let after = limit.level(slot.bucket(), now).minus(amount);
@@ -34,7 +33,7 @@ impl Command for Charge {
         if amount != Tokens::ZERO {
             slot.write(&after, &decision, now);
         }
-        count_hot(call, &request, true);
+        count_hot(call, key, amount, true);
         STATS.charges.add_one();
         reply_settled(call, &decision);
         Ok(())

@@ -6,6 +6,7 @@ mod hot;
 mod peek;
 mod take;
 mod takeall;
+mod throttle;
 
 #[cfg(debug_assertions)]
 mod panic;
@@ -18,10 +19,10 @@ pub(crate) use panic::Panic;
 pub(crate) use peek::Peek;
 pub(crate) use take::Take;
 pub(crate) use takeall::TakeAll;
+pub(crate) use throttle::Throttle;
 
 use redis_token_bucket_core::{Decision, Outcome, Tokens};
 
-use crate::request::Request;
 use crate::server::{Arg, ArgKind, Call};
 
 const KEY: Arg = Arg { name: c"key", kind: ArgKind::Key, optional: false };
@@ -35,10 +36,10 @@ const TAKE_ARGS: &[Arg] = &[KEY, CAPACITY, RATE, Arg { optional: true, ..COST }]
 /// `key capacity rate amount`
 const SETTLE_ARGS: &[Arg] = &[KEY, CAPACITY, RATE, AMOUNT];
 
-/// Counts that `request` took from its bucket, or was denied by it. A cost of 0 did neither.
-fn count_hot(call: &Call<'_>, request: &Request, allowed: bool) {
-    if request.amount != Tokens::ZERO
-        && let Some(key) = call.arg(request.key)
+/// Counts that `amount` was taken from the bucket that argument `key` names, or denied. An amount of 0 was neither.
+fn count_hot(call: &Call<'_>, key: usize, amount: Tokens, allowed: bool) {
+    if amount != Tokens::ZERO
+        && let Some(key) = call.arg(key)
     {
         crate::hot::count(key, allowed);
     }

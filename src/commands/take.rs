@@ -25,8 +25,7 @@ impl Command for Take {
     };
 
     fn run(call: &Call<'_>) -> Result<(), Error> {
-        let request = Request::take(call)?;
-        let Request { key, limit, amount: cost } = request;
+        let Request { key, limit, amount: cost } = Request::take(call)?;
         let slot = Slot::open(call, key, Mode::Write)?;
         let now = clock::now();
         let level = limit.level(slot.bucket(), now);
@@ -38,7 +37,7 @@ impl Command for Take {
             None if level.repaired() => slot.write(&level, &decision, now),
             None => slot.keep(&decision, now),
         }
-        count_hot(call, &request, left.is_some());
+        count_hot(call, key, cost, left.is_some());
         let count = if left.is_some() { &STATS.take_allowed } else { &STATS.take_denied };
         count.add_one();
         reply_decision(call, &decision);

@@ -59,7 +59,7 @@ impl Command for TakeAll {
         }
         for (request, (_, outcome)) in requests.iter().zip(&judged) {
             if allowed || *outcome != Outcome::Allowed {
-                count_hot(call, request, allowed);
+                count_hot(call, request.key, request.amount, allowed);
             }
         }
         let count = if allowed { &STATS.takeall_allowed } else { &STATS.takeall_denied };

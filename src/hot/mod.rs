@@ -2,7 +2,7 @@
 //!
 //! What is counted is calls, not tokens. Taken: each bucket of an allowed RL.TAKE or RL.TAKEALL, and of RL.CHARGE. Denied: the
 //! bucket of a denied RL.TAKE, and those of a denied RL.TAKEALL that had too few. A cost of 0 asks and takes nothing; it is
-//! not counted, as RL.PEEK and RL.GIVE are not.
+//! not counted, as RL.PEEK and RL.GIVE are not. CL.THROTTLE counts as RL.TAKE.
 
 mod sketch;
 #[cfg(test)]

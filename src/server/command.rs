@@ -66,6 +66,7 @@ pub(crate) struct Arg {
 #[derive(Clone, Copy)]
 pub(crate) enum ArgKind {
     Key,
+    Integer,
     Number,
     Text,
     /// The word itself.
@@ -230,6 +231,7 @@ fn command_arg(
     let mut multiple = 0;
     let (type_, made): (RedisModuleCommandArgType, _) = match arg.kind {
         ArgKind::Key => (KEY, RedisModuleCommandArg { key_spec_index: 0, ..no_key }),
+        ArgKind::Integer => (INTEGER, no_key),
         ArgKind::Number => (DOUBLE, no_key),
         ArgKind::Text => (STRING, no_key),
         ArgKind::Word(text) => (PURE_TOKEN, word(text)),

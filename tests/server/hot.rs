@@ -91,6 +91,16 @@ fn a_charge_counts_and_what_takes_nothing_does_not() {
 }
 
 #[test]
+fn redis_cells_command_counts_as_a_take() {
+    let mut bench = Bench::on(Server::builder().module_arguments("cl-throttle yes").start());
+    for quantity in ["1", "1", "0", "2", "-1"] {
+        bench.connection.ask::<Value>(&format!("CL.THROTTLE k 0 1 3600 {quantity}"));
+    }
+    assert_eq!(exact(&mut bench.connection, "RL.HOT"), listed(&[("k", 1)]));
+    assert_eq!(exact(&mut bench.connection, "RL.HOT DENIED"), listed(&[("k", 2)]));
+}
+
+#[test]
 fn calls_in_scripts_and_transactions_count() {
     let mut bench = Bench::new();
     let _: () = cmd("EVAL")
