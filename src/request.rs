@@ -2,6 +2,8 @@
 //!
 //! Everything is checked before a key is opened, so a refused request has changed nothing.
 
+use std::ops::RangeInclusive;
+
 use arrayvec::ArrayVec;
 use redis_token_bucket_core::{Limit, Rate, Tokens};
 
@@ -18,11 +20,18 @@ const AMOUNT: Error = Error::Message(c"ERR amount must be a number from 0 to 900
 const TOO_MANY: Error = Error::Message(c"ERR at most 64 buckets");
 const TWICE: Error = Error::Message(c"ERR a key is given twice");
 
+const HOT: Error = Error::Message(c"ERR RL.HOT takes DENIED and COUNT n, or RESET alone");
+const HOT_COUNT: Error = Error::Message(c"ERR count must be a whole number from 1 to 1024");
+
 /// Most buckets in one RL.TAKEALL. Enough for any stack of limits, and few enough to keep all on the stack.
 pub(crate) const MAX_BUCKETS: usize = 64;
 
 /// Arguments of one bucket: `key capacity rate cost`.
 const BUCKET_ARGUMENTS: usize = 4;
+
+/// Most keys that RL.HOT lists, and how many when it is not told.
+pub(crate) const MAX_HOT_KEYS: u16 = 1024;
+const DEFAULT_HOT_COUNT: u16 = 10;
 
 /// What is asked of one bucket.
 pub(crate) struct Request {
@@ -78,4 +87,50 @@ impl Request {
         let limit = Limit::new(capacity, rate).map_err(|_| FILL)?;
         Ok(Request { key, limit, amount })
     }
+}
+
+/// What is asked of RL.HOT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HotRequest {
+    List { denied: bool, count: usize },
+    Reset,
+}
+
+impl HotRequest {
+    /// Reads `[DENIED] [COUNT n]`, in either order, or `RESET`.
+    pub(crate) fn read(call: &Call<'_>) -> Result<HotRequest, Error> {
+        call.check_arity(1..=4)?;
+        let is =
+            |index: usize, word: &[u8]| call.arg(index).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+        if call.arity() == 2 && is(1, b"RESET") {
+            return Ok(HotRequest::Reset);
+        }
+        let (mut denied, mut count) = (false, None);
+        let mut index = 1;
+        while index < call.arity() {
+            if is(index, b"DENIED") && !denied {
+                denied = true;
+                index = index.saturating_add(1);
+            } else if is(index, b"COUNT") && count.is_none() {
+                count = Some(call.arg(index.saturating_add(1)).ok_or(HOT)?);
+                index = index.saturating_add(2);
+            } else {
+                return Err(HOT);
+            }
+        }
+        let count = match count {
+            None => DEFAULT_HOT_COUNT,
+            Some(text) => whole_number(text, 1..=MAX_HOT_KEYS).ok_or(HOT_COUNT)?,
+        };
+        Ok(HotRequest::List { denied, count: count.into() })
+    }
+}
+
+/// Reads digits alone, with a value in `range`.
+pub(crate) fn whole_number(text: &[u8], range: RangeInclusive<u16>) -> Option<u16> {
+    if !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = str::from_utf8(text).ok()?.parse().ok()?;
+    range.contains(&number).then_some(number)
 }

@@ -2,7 +2,7 @@
 
 use redis_token_bucket_core::Tokens;
 
-use super::{SETTLE_ARGS, reply_settled};
+use super::{SETTLE_ARGS, count_hot, reply_settled};
 use crate::clock;
 use crate::request::Request;
 use crate::server::{Call, Command, Description, Error, Mode};
@@ -25,7 +25,8 @@ impl Command for Charge {
     };
 
     fn run(call: &Call<'_>) -> Result<(), Error> {
-        let Request { key, limit, amount } = Request::settle(call)?;
+        let request = Request::settle(call)?;
+        let Request { key, limit, amount } = request;
         let slot = Slot::open(call, key, Mode::Write)?;
         let now = clock::now();
         let after = limit.level(slot.bucket(), now).minus(amount);
@@ -33,6 +34,7 @@ impl Command for Charge {
         if amount != Tokens::ZERO {
             slot.write(&after, &decision, now);
         }
+        count_hot(call, &request, true);
         STATS.charges.add_one();
         reply_settled(call, &decision);
         Ok(())

@@ -2,6 +2,7 @@
 
 mod charge;
 mod give;
+mod hot;
 mod peek;
 mod take;
 mod takeall;
@@ -11,14 +12,16 @@ mod panic;
 
 pub(crate) use charge::Charge;
 pub(crate) use give::Give;
+pub(crate) use hot::Hot;
 #[cfg(debug_assertions)]
 pub(crate) use panic::Panic;
 pub(crate) use peek::Peek;
 pub(crate) use take::Take;
 pub(crate) use takeall::TakeAll;
 
-use redis_token_bucket_core::{Decision, Outcome};
+use redis_token_bucket_core::{Decision, Outcome, Tokens};
 
+use crate::request::Request;
 use crate::server::{Arg, ArgKind, Call};
 
 const KEY: Arg = Arg { name: c"key", kind: ArgKind::Key, optional: false };
@@ -31,6 +34,15 @@ const AMOUNT: Arg = Arg { name: c"amount", kind: ArgKind::Number, optional: fals
 const TAKE_ARGS: &[Arg] = &[KEY, CAPACITY, RATE, Arg { optional: true, ..COST }];
 /// `key capacity rate amount`
 const SETTLE_ARGS: &[Arg] = &[KEY, CAPACITY, RATE, AMOUNT];
+
+/// Counts that `request` took from its bucket, or was denied by it. A cost of 0 did neither.
+fn count_hot(call: &Call<'_>, request: &Request, allowed: bool) {
+    if request.amount != Tokens::ZERO
+        && let Some(key) = call.arg(request.key)
+    {
+        crate::hot::count(key, allowed);
+    }
+}
 
 /// Replies `[allowed, remaining, retry_after_ms, reset_after_ms]`.
 fn reply_decision(call: &Call<'_>, decision: &Decision) {

@@ -2,7 +2,7 @@
 
 use redis_token_bucket_core::Tokens;
 
-use super::{TAKE_ARGS, reply_decision};
+use super::{TAKE_ARGS, count_hot, reply_decision};
 use crate::clock;
 use crate::request::Request;
 use crate::server::{Call, Command, Description, Error, Mode};
@@ -25,7 +25,8 @@ impl Command for Take {
     };
 
     fn run(call: &Call<'_>) -> Result<(), Error> {
-        let Request { key, limit, amount: cost } = Request::take(call)?;
+        let request = Request::take(call)?;
+        let Request { key, limit, amount: cost } = request;
         let slot = Slot::open(call, key, Mode::Write)?;
         let now = clock::now();
         let level = limit.level(slot.bucket(), now);
@@ -37,6 +38,7 @@ impl Command for Take {
             None if level.repaired() => slot.write(&level, &decision, now),
             None => slot.keep(&decision, now),
         }
+        count_hot(call, &request, left.is_some());
         let count = if left.is_some() { &STATS.take_allowed } else { &STATS.take_denied };
         count.add_one();
         reply_decision(call, &decision);
