@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo authorize axum test test-clients test-matrix servers run build lint bench loadtest clean
+.PHONY: help setup demo authorize axum test test-clients test-matrix servers run build dist lint bench loadtest clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,11 +41,16 @@ build: setup ## Build the module for production
 	cargo build --release --locked
 	@echo "loadmodule $(CURDIR)/target/release/$$(cd target/release && ls libredis_token_bucket.so libredis_token_bucket.dylib 2>/dev/null)"
 
+dist: setup ## Build the archives of a release for x86-64 and arm64 into target/dist
+	@scripts/setup dist
+	@scripts/dist
+
 lint: setup ## Check formatting, clippy and the documentation, warnings denied
 	cargo fmt --all --check
 	python3 clients/vectors.py --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+	if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; fi
 
 bench: setup ## Compare with other ways to limit a rate, into target/bench (ROUNDS=5, RIVAL_SO=... RIVAL_CMD=...)
 	cargo run --release --locked --example compare

@@ -84,7 +84,7 @@ pub(crate) fn markdown(setting: &Setting, all: &[Measured]) -> String {
     section(
         &mut text,
         "Bytes",
-        &format!("Per decision in steady use; memory per bucket with {BUCKETS} buckets of keys of 23 bytes."),
+        &format!("Per decision in steady use; memory per bucket with {BUCKETS} buckets of keys of 24 bytes."),
         &["to a replica", "to the AOF", "memory"],
         all,
         |one| {

@@ -37,11 +37,14 @@ impl Wires {
     /// One round of one contender: with one key and with many.
     pub(crate) fn measure(&mut self, server: &Server, measured: &mut Measured) {
         let contender = &measured.contender;
-        let mut reset = server.connection();
+        let mut connection = server.connection();
+        if let Some(size) = contender.hot_keys {
+            connection.ask::<()>(&format!("CONFIG SET rl.hot-keys {size}"));
+        }
         for (keys, speed) in [(1, &mut measured.hot), (MANY, &mut measured.many)] {
             let Speed { cpu, pipelined, single, .. } = speed;
             let requests = Requests::new(contender, keys, PIPELINED_CALLS);
-            reset.ask::<()>("CONFIG RESETSTAT");
+            connection.ask::<()>("CONFIG RESETSTAT");
             let pipeline = run(&mut self.pipelined, contender, &requests, PIPELINE);
             let mut micros = 0;
             for command in &contender.booked {
@@ -56,6 +59,9 @@ impl Wires {
             let requests = Requests::new(contender, keys, SINGLE_CALLS);
             let time = run(&mut self.single, contender, &requests, 1).time;
             single.push(SINGLE_CALLS as f64 / time.as_secs_f64());
+        }
+        if contender.hot_keys.is_some() {
+            connection.ask::<()>("CONFIG SET rl.hot-keys 64");
         }
     }
 }

@@ -4,12 +4,7 @@ use std::collections::HashMap;
 
 use harness::Ask;
 
-use crate::bucket::{Bench, Timed, expire_at};
-
-fn server_millis(bench: &mut Bench) -> i64 {
-    let (seconds, micros): (i64, i64) = bench.connection.ask("TIME");
-    seconds * 1000 + micros / 1000
-}
+use crate::bucket::{Bench, Timed, expire_at, server_millis};
 
 #[test]
 fn a_bucket_is_a_hash_of_tokens_and_ts() {

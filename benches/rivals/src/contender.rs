@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs};
 
 use harness::redis::{Connection, Value, cmd};
-use harness::{Ask, Builder, Server};
+use harness::{Ask, Builder, Server, server_version};
 
 const CAPACITY: &str = "100000000";
 const HALF: &str = "50000000";
@@ -52,6 +52,8 @@ pub struct Contender {
     pub outcome: Outcome,
     /// What commandstats books its time under.
     pub booked: Vec<String>,
+    /// `rl.hot-keys` while it is measured, if not the default.
+    pub hot_keys: Option<u16>,
     /// It leaves a bucket per key, whose memory is worth measuring.
     pub keeps: bool,
     /// It belongs in the comparison of latencies and bytes, where every contender costs minutes.
@@ -62,7 +64,7 @@ pub struct Contender {
     first: Vec<Vec<String>>,
     expected: Expected,
     /// Keeps the keys of this contender apart from the others'.
-    letter: char,
+    number: usize,
 }
 
 impl Contender {
@@ -78,7 +80,7 @@ impl Contender {
 
     /// The bytes that ask for one decision about the key of this number.
     pub fn encode(&self, key: usize, now: u128, to: &mut Vec<u8>) {
-        let key = format!("{{{}{key:07}}}:rl:search:0", self.letter);
+        let key = format!("{{{:02}.{key:07}}}:rl:search:0", self.number);
         for line in &self.lines {
             let mut command = harness::redis::Cmd::new();
             for word in line {
@@ -171,18 +173,18 @@ impl List {
         booked: &[&str],
         reply: &str,
     ) -> &mut Contender {
-        let letter = char::from(b'a' + u8::try_from(self.contenders.len()).expect("fewer than 26"));
         let lines: Vec<_> = lines.iter().map(|line| words(line)).collect();
         self.contenders.push(Contender {
             name: name.to_owned(),
             outcome,
             booked: booked.iter().map(|&name| name.to_owned()).collect(),
+            hot_keys: None,
             keeps: false,
             main: true,
             first: lines.clone(),
             lines,
             expected: Expected { start: reply.as_bytes().to_vec(), end: b"\r\n".to_vec() },
-            letter,
+            number: self.contenders.len(),
         });
         self.contenders.last_mut().expect("one was added")
     }
@@ -234,11 +236,18 @@ fn lua(all: &mut List, connection: &mut Connection) {
 }
 
 fn module(all: &mut List) {
+    // Redis 6.2 has no settings of modules, and one server cannot be measured with both.
+    let sizes: &[u16] = if server_version().has_redis(7, 0) { &[0, 1024] } else { &[] };
     for (outcome, verdict) in VERDICTS {
         let line = |command: &str, cost: &str| format!("{command} {{key}} {CAPACITY} 10000 {cost}");
         let take = |cost: &str| line("RL.TAKE", cost);
         let reply = format!("*4\r\n{verdict}");
         let first = all.pair("RL.TAKE", outcome, take, "rl.take", &reply).first.clone();
+        for &size in sizes {
+            let name = format!("RL.TAKE, {size} hot keys,");
+            let sized = all.pair(&name, outcome, take, "rl.take", &reply);
+            (sized.hot_keys, sized.keeps, sized.main) = (Some(size), false, false);
+        }
         let peek = all.pair("RL.PEEK", outcome, |cost| line("RL.PEEK", cost), "rl.peek", &reply);
         (peek.first, peek.keeps, peek.main) = (first, false, false);
     }

@@ -1,0 +1,192 @@
+//! A script of the common kind and the module on the same buckets at once, and back to the script.
+//!
+//! The script is `benches/token_bucket.lua`: it decides with the clock of whoever calls it, and stores that clock's time.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::Ask;
+use harness::redis::{Connection, cmd};
+
+use crate::bucket::{Bench, Timed, server_millis};
+use crate::document;
+
+const SCRIPT: &str = include_str!("../../benches/token_bucket.lua");
+
+/// A call of the script.
+struct ScriptCall<'a> {
+    key: &'a str,
+    capacity: i64,
+    per_second: f64,
+    cost: i64,
+}
+
+/// Runs `script` at `now` by the caller's clock, in ms; whether it allowed.
+#[track_caller]
+fn run(connection: &mut Connection, script: &str, call: &ScriptCall<'_>, now: i64) -> bool {
+    let reply: (i64, i64) = cmd("EVAL")
+        .arg(script)
+        .arg(1)
+        .arg(call.key)
+        .arg(call.capacity)
+        .arg(call.per_second / 1000.0)
+        .arg(now)
+        .arg(call.cost)
+        .query(connection)
+        .unwrap_or_else(|error| panic!("the script failed: {error}"));
+    reply.0 == 1
+}
+
+fn local_millis() -> i64 {
+    let since_epoch = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970");
+    since_epoch.as_millis() as i64
+}
+
+/// Lets callers of `script`, whose clocks are up to 200 ms off on either side, and callers of the module take from one
+/// bucket as fast as they can, each at least `calls` times and for at least `time`; the sum granted and the seconds that it
+/// took.
+fn granted_together(
+    bench: &Bench,
+    script: &str,
+    (capacity, per_second): (i64, f64),
+    (calls, time): (u32, Duration),
+) -> (i64, f64) {
+    let start = Instant::now();
+    let granted = thread::scope(|scope| {
+        let callers: Vec<_> = (0..22)
+            .map(|caller| {
+                let mut connection = bench.server.connection();
+                scope.spawn(move || {
+                    let line = format!("RL.TAKE k {capacity} {per_second}");
+                    let call = ScriptCall { key: "k", capacity, per_second, cost: 1 };
+                    let skew = (caller / 2 - 5) * 40;
+                    let (mut granted, mut called) = (0, 0);
+                    while called < calls || start.elapsed() < time {
+                        called += 1;
+                        granted += if caller % 2 == 0 {
+                            i64::from(run(&mut connection, script, &call, local_millis() + skew))
+                        } else {
+                            connection.ask::<[i64; 4]>(&line)[0]
+                        };
+                    }
+                    granted
+                })
+            })
+            .collect();
+        callers.into_iter().map(|caller| caller.join().expect("a caller")).sum()
+    });
+    (granted, start.elapsed().as_secs_f64())
+}
+
+/// At this rate the callers' clocks make less than a hundredth of a token; what is left is that nothing is granted twice.
+#[test]
+fn a_script_and_the_module_together_grant_what_the_bucket_holds() {
+    let mut bench = Bench::new();
+    let day = 1.0 / 86_400.0;
+    let (granted, _) = granted_together(&bench, SCRIPT, (1234, day), (100, Duration::ZERO));
+    assert_eq!(granted, 1234, "of 1100 scripts and 1100 takes");
+    assert_eq!(bench.peek(&format!("k 1234 {day} 0"))[1], 0);
+}
+
+/// The script's own error: it stores the time of a slow clock over that of a faster one, and the next caller is granted
+/// the time between the two again.
+#[test]
+fn the_script_grants_the_difference_between_two_clocks_again_at_each_change() {
+    let mut bench = Bench::new();
+    let call = ScriptCall { key: "k", capacity: 1000, per_second: 10.0, cost: 1000 };
+    let now = server_millis(&mut bench);
+    bench.connection.ask::<()>(&format!("HSET k tokens 0 ts {}", now + 200));
+    for _ in 0..10 {
+        for skew in [-200, 200] {
+            assert!(!run(&mut bench.connection, SCRIPT, &call, now + skew));
+        }
+    }
+    let tokens: f64 = bench.fields("k")["tokens"].parse().expect("a number");
+    assert!((tokens - 40.0).abs() < 1e-6, "ten times 400 ms at 10 a second are 40 tokens, not {tokens}");
+}
+
+#[test]
+fn the_module_grants_no_time_twice_whatever_the_script_stored() {
+    let mut bench = Bench::new();
+    for skew in [-200, 200] {
+        bench.connection.ask::<()>("DEL k");
+        let call = ScriptCall { key: "k", capacity: 1000, per_second: 10.0, cost: 1000 };
+        let start = Instant::now();
+        let now = server_millis(&mut bench);
+        bench.connection.ask::<()>(&format!("HSET k tokens 0 ts {now}"));
+        assert!(!run(&mut bench.connection, SCRIPT, &call, now + skew));
+        // Takes of half a token: denied or allowed, they see the 200 ms of the script's clock at most once.
+        let taken: i64 = (0..200).map(|_| bench.take("k 1000 10 0.5")[0]).sum();
+        let bound = (0.2 + start.elapsed().as_secs_f64()) * 10.0 / 0.5;
+        assert!(taken as f64 <= bound, "skew {skew}: {taken} takes, {bound:.1} is the bound");
+        assert!(taken >= 4, "skew {skew}: {taken} takes, 200 ms were 4");
+    }
+}
+
+/// The line that docs/migrating.md asks to change first.
+#[test]
+fn a_script_that_never_stores_an_earlier_time_errs_once_by_the_spread_of_the_clocks() {
+    let bench = Bench::new();
+    let stores = "redis.call('HMSET', KEYS[1], 'tokens', tokens, 'ts', now)";
+    assert!(SCRIPT.contains(stores));
+    let mended = SCRIPT.replace(stores, &document::block("lua").concat());
+    let (granted, seconds) =
+        granted_together(&bench, &mended, (100, 100.0), (0, Duration::from_millis(1500)));
+    let bound = 100.0 + 100.0 * (seconds + 0.4);
+    assert!(granted as f64 <= bound, "{granted} granted in {seconds:.3} s, {bound:.0} is the bound");
+    assert!(granted as f64 >= 100.0 + 100.0 * 1.4, "only {granted} granted in {seconds:.3} s");
+}
+
+#[test]
+fn back_on_the_script_a_debt_is_paid_first() {
+    let mut bench = Bench::new();
+    bench.reply("RL.CHARGE k 10 1 13.5");
+    let now = server_millis(&mut bench);
+    let call = ScriptCall { key: "k", capacity: 10, per_second: 1.0, cost: 1 };
+    assert!(!run(&mut bench.connection, SCRIPT, &call, now));
+    assert!(!run(&mut bench.connection, SCRIPT, &call, now + 4_300));
+    assert!(run(&mut bench.connection, SCRIPT, &call, now + 4_510));
+    assert!(!run(&mut bench.connection, SCRIPT, &call, now + 4_600));
+}
+
+#[test]
+fn back_on_the_script_every_balance_that_the_module_stores_is_read() {
+    let mut bench = Bench::new();
+    for arguments in [
+        "10 7/9 0.123456789",
+        "1 10000 1", // below zero: the part of a millisecond that ts leaves out is taken off
+        "9007199254740991 1e7 1",
+        "10000 1/d 9999.999999999",
+    ] {
+        bench.connection.ask::<()>("DEL k");
+        bench.take(&format!("k {arguments}"));
+        let before: f64 = bench.fields("k")["tokens"].parse().expect("a number");
+        let (capacity, _) = arguments.split_once(' ').expect("a capacity first");
+        let capacity = capacity.parse().expect("a whole number");
+        // Nothing comes in and nothing is taken: the script stores what it has read.
+        let call = ScriptCall { key: "k", capacity, per_second: 0.0, cost: 0 };
+        let now = server_millis(&mut bench);
+        run(&mut bench.connection, SCRIPT, &call, now);
+        let after: f64 = bench.fields("k")["tokens"].parse().expect("a number");
+        assert!((after - before).abs() <= before.abs() * 1e-15, "{arguments}: {before} became {after}");
+    }
+}
+
+/// The script sets 60 s whatever the bucket needs.
+#[test]
+fn an_expiry_that_the_script_cut_short_is_mended_by_the_next_take_denied_or_not() {
+    let mut bench = Bench::new();
+    for (cost, allowed) in [("1", 1), ("10", 0)] {
+        bench.connection.ask::<()>("DEL k");
+        bench.take("k 10 1/m 5");
+        let call = ScriptCall { key: "k", capacity: 10, per_second: 1.0 / 60.0, cost: 0 };
+        let timed = Timed::start();
+        let now = server_millis(&mut bench);
+        run(&mut bench.connection, SCRIPT, &call, now);
+        let ttl: i64 = bench.connection.ask("PTTL k");
+        timed.assert_millis(ttl, 60_000);
+        assert_eq!(bench.take(&format!("k 10 1/m {cost}"))[0], allowed);
+        let ttl: i64 = bench.connection.ask("PTTL k");
+        assert!(ttl > 300_000, "PTTL is {ttl}, the bucket fills in five minutes");
+    }
+}
