@@ -3,11 +3,7 @@
 //!
 //! The figure is the command's own: parsing the request and sending the reply are the server's and left out, for all
 //! contenders alike. Every reply is checked, so that nobody is fast by answering something else.
-//!
-//! With REDIS_CELL_SO=libredis_cell.so, redis-cell takes its turns on a server of its own, since its command has the name
-//! of ours.
 
-use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use harness::redis::{Connection, Pipeline, Value, cmd, pipe};
@@ -23,8 +19,6 @@ struct Contender {
     label: &'static str,
     /// As commandstats calls it.
     command: &'static str,
-    /// Which of the servers it is on.
-    server: usize,
     /// The arguments, `{}` standing for a key.
     arguments: Vec<String>,
     reply: Expected,
@@ -37,8 +31,6 @@ struct Contender {
 enum Expected {
     Allowed,
     Denied,
-    /// redis-cell's reply: whether it was limited.
-    Limited(bool),
     Error,
     Any,
 }
@@ -49,9 +41,6 @@ impl Expected {
             (Expected::Any, _) | (Expected::Error, Value::ServerError(_)) => true,
             (Expected::Allowed, Value::Array(items)) => items.first() == Some(&Value::Int(1)),
             (Expected::Denied, Value::Array(items)) => items.first() == Some(&Value::Int(0)),
-            (Expected::Limited(limited), Value::Array(items)) => {
-                items.first() == Some(&Value::Int(limited.into()))
-            }
             _ => false,
         }
     }
@@ -59,49 +48,38 @@ impl Expected {
 
 fn main() {
     harness::end_all_on_ctrl_c();
-    let mut servers = vec![Server::builder().module_arguments("cl-throttle yes").start()];
-    if let Ok(library) = env::var("REDIS_CELL_SO") {
-        servers.push(Server::builder().without_module().config("loadmodule", &library).start());
-    }
-    let mut connections: Vec<Connection> = servers.iter().map(Server::connection).collect();
+    let server = Server::start();
+    let mut connection = server.connection();
     let sha: String = cmd("SCRIPT")
         .arg("LOAD")
         .arg(include_str!("token_bucket.lua"))
-        .query(&mut connections[0])
+        .query(&mut connection)
         .expect("SCRIPT LOAD");
-    let mut contenders = contenders(&sha, servers.len() > 1);
+    let mut contenders = contenders(&sha);
     for contender in &mut contenders {
-        contender.fill(&mut connections[contender.server]);
+        contender.fill(&mut connection);
     }
     for round in 1..=ROUNDS {
         eprint!("\rround {round} of {ROUNDS}");
         for contender in &mut contenders {
-            contender.measure(&servers[contender.server], &mut connections[contender.server]);
+            contender.measure(&server, &mut connection);
         }
     }
     eprintln!();
     report(&contenders);
 }
 
-fn contenders(sha: &str, redis_cell: bool) -> Vec<Contender> {
+fn contenders(sha: &str) -> Vec<Contender> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis();
     let contender = |label, command, line: &str, reply| Contender {
         label,
         command,
-        server: 0,
         arguments: line.split_whitespace().map(str::to_owned).collect(),
         reply,
         rounds: Vec::new(),
     };
     let eight: Vec<String> = (0..8).map(|index| format!("h{index}:{{}} 1000000 1000 1")).collect();
-    let throttle = |allowed, denied, server| {
-        let line = "CL.THROTTLE ca:{} 999999 1000 1";
-        let allowed = contender(allowed, "cl.throttle", line, Expected::Limited(false));
-        let line = "CL.THROTTLE cd:{} 999999 1000 1 1000000";
-        let denied = contender(denied, "cl.throttle", line, Expected::Limited(true));
-        [Contender { server, ..allowed }, Contender { server, ..denied }]
-    };
-    let mut contenders = vec![
+    vec![
         contender("HSET, two fields", "hset", "HSET f:{} tokens 123.456 ts 1700000000000", Expected::Any),
         contender("RL.TAKE allowed", "rl.take", "RL.TAKE a:{} 1000000 1000 1", Expected::Allowed),
         contender("RL.TAKE denied", "rl.take", "RL.TAKE d:{} 1000000 1000 1000000", Expected::Denied),
@@ -137,12 +115,7 @@ fn contenders(sha: &str, redis_cell: bool) -> Vec<Contender> {
             &format!("EVALSHA {sha} 1 ld:{{}} 1000000 1 {now} 1000000"),
             Expected::Denied,
         ),
-    ];
-    contenders.extend(throttle("CL.THROTTLE allowed", "CL.THROTTLE denied", 0));
-    if redis_cell {
-        contenders.extend(throttle("redis-cell allowed", "redis-cell denied", 1));
-    }
-    contenders
+    ]
 }
 
 impl Contender {

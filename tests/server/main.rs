@@ -19,5 +19,6 @@ mod replication;
 mod settle;
 mod state;
 mod takeall;
+mod takeover;
 mod throttle;
 mod transactions;
