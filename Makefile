@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo authorize axum test test-clients test-matrix servers run build dist lint bench loadtest clean
+.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix servers run build dist lint bench loadtest clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,6 +11,9 @@ setup: ## Install what is missing (done by the other tasks)
 
 demo: setup ## Show the module at work in a throw-away cluster of three nodes
 	@cargo run --locked --example demo
+
+try-migration: setup ## Move over from a Lua script and from redis-cell on throw-away servers (REDIS_CELL_SO=...)
+	@cargo run --locked --example migration
 
 authorize: setup ## Decide about a few requests with the Rust helper (REDIS_URL=...)
 	@scripts/example authorize

@@ -13,6 +13,7 @@ mod cluster;
 pub mod module;
 mod port;
 mod running;
+pub mod script;
 mod server;
 pub mod wait;
 

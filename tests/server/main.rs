@@ -20,5 +20,6 @@ mod replication;
 mod settle;
 mod state;
 mod takeall;
+mod takeover;
 mod throttle;
 mod transactions;

@@ -2,88 +2,25 @@
 //!
 //! The script is `benches/token_bucket.lua`: it decides with the clock of whoever calls it, and stores that clock's time.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::Ask;
-use harness::redis::{Connection, cmd};
+use harness::script::{Bucket, Callers, MENDED_STORE, SCRIPT, mended};
 
-use crate::bucket::{Bench, Timed, server_millis};
+use crate::bucket::{Bench, server_millis};
 use crate::document;
 
-const SCRIPT: &str = include_str!("../../benches/token_bucket.lua");
-
-/// A call of the script.
-struct ScriptCall<'a> {
-    key: &'a str,
-    capacity: i64,
-    per_second: f64,
-    cost: i64,
-}
-
-/// Runs `script` at `now` by the caller's clock, in ms; whether it allowed.
-#[track_caller]
-fn run(connection: &mut Connection, script: &str, call: &ScriptCall<'_>, now: i64) -> bool {
-    let reply: (i64, i64) = cmd("EVAL")
-        .arg(script)
-        .arg(1)
-        .arg(call.key)
-        .arg(call.capacity)
-        .arg(call.per_second / 1000.0)
-        .arg(now)
-        .arg(call.cost)
-        .query(connection)
-        .unwrap_or_else(|error| panic!("the script failed: {error}"));
-    reply.0 == 1
-}
-
-fn local_millis() -> i64 {
-    let since_epoch = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970");
-    since_epoch.as_millis() as i64
-}
-
-/// Lets callers of `script`, whose clocks are up to 200 ms off on either side, and callers of the module take from one
-/// bucket as fast as they can, each at least `calls` times and for at least `time`; the sum granted and the seconds that it
-/// took.
-fn granted_together(
-    bench: &Bench,
-    script: &str,
-    (capacity, per_second): (i64, f64),
-    (calls, time): (u32, Duration),
-) -> (i64, f64) {
-    let start = Instant::now();
-    let granted = thread::scope(|scope| {
-        let callers: Vec<_> = (0..22)
-            .map(|caller| {
-                let mut connection = bench.server.connection();
-                scope.spawn(move || {
-                    let line = format!("RL.TAKE k {capacity} {per_second}");
-                    let call = ScriptCall { key: "k", capacity, per_second, cost: 1 };
-                    let skew = (caller / 2 - 5) * 40;
-                    let (mut granted, mut called) = (0, 0);
-                    while called < calls || start.elapsed() < time {
-                        called += 1;
-                        granted += if caller % 2 == 0 {
-                            i64::from(run(&mut connection, script, &call, local_millis() + skew))
-                        } else {
-                            connection.ask::<[i64; 4]>(&line)[0]
-                        };
-                    }
-                    granted
-                })
-            })
-            .collect();
-        callers.into_iter().map(|caller| caller.join().expect("a caller")).sum()
-    });
-    (granted, start.elapsed().as_secs_f64())
-}
+/// Half of them call the script, with clocks up to 200 ms off on either side; half call the module.
+const CALLERS: Callers<'static> =
+    Callers { script: SCRIPT, by_script: 11, by_module: 11, skew: 200, calls: 100, time: Duration::ZERO };
 
 /// At this rate the callers' clocks make less than a hundredth of a token; what is left is that nothing is granted twice.
 #[test]
 fn a_script_and_the_module_together_grant_what_the_bucket_holds() {
     let mut bench = Bench::new();
     let day = 1.0 / 86_400.0;
-    let (granted, _) = granted_together(&bench, SCRIPT, (1234, day), (100, Duration::ZERO));
+    let bucket = Bucket { key: "k", capacity: 1234, rate: day };
+    let (granted, _) = CALLERS.take_from(&bench.server, &bucket);
     assert_eq!(granted, 1234, "of 1100 scripts and 1100 takes");
     assert_eq!(bench.peek(&format!("k 1234 {day} 0"))[1], 0);
 }
@@ -93,12 +30,12 @@ fn a_script_and_the_module_together_grant_what_the_bucket_holds() {
 #[test]
 fn the_script_grants_the_difference_between_two_clocks_again_at_each_change() {
     let mut bench = Bench::new();
-    let call = ScriptCall { key: "k", capacity: 1000, per_second: 10.0, cost: 1000 };
+    let bucket = Bucket { key: "k", capacity: 1000, rate: 10.0 };
     let now = server_millis(&mut bench);
     bench.connection.ask::<()>(&format!("HSET k tokens 0 ts {}", now + 200));
     for _ in 0..10 {
         for skew in [-200, 200] {
-            assert!(!run(&mut bench.connection, SCRIPT, &call, now + skew));
+            assert!(!bucket.take_by_script(&mut bench.connection, SCRIPT, now + skew, 1000));
         }
     }
     let tokens: f64 = bench.fields("k")["tokens"].parse().expect("a number");
@@ -108,13 +45,13 @@ fn the_script_grants_the_difference_between_two_clocks_again_at_each_change() {
 #[test]
 fn the_module_grants_no_time_twice_whatever_the_script_stored() {
     let mut bench = Bench::new();
+    let bucket = Bucket { key: "k", capacity: 1000, rate: 10.0 };
     for skew in [-200, 200] {
         bench.connection.ask::<()>("DEL k");
-        let call = ScriptCall { key: "k", capacity: 1000, per_second: 10.0, cost: 1000 };
         let start = Instant::now();
         let now = server_millis(&mut bench);
         bench.connection.ask::<()>(&format!("HSET k tokens 0 ts {now}"));
-        assert!(!run(&mut bench.connection, SCRIPT, &call, now + skew));
+        assert!(!bucket.take_by_script(&mut bench.connection, SCRIPT, now + skew, 1000));
         // Takes of half a token: denied or allowed, they see the 200 ms of the script's clock at most once.
         let taken: i64 = (0..200).map(|_| bench.take("k 1000 10 0.5")[0]).sum();
         let bound = (0.2 + start.elapsed().as_secs_f64()) * 10.0 / 0.5;
@@ -126,12 +63,11 @@ fn the_module_grants_no_time_twice_whatever_the_script_stored() {
 /// The line that docs/migrating.md asks to change first.
 #[test]
 fn a_script_that_never_stores_an_earlier_time_errs_once_by_the_spread_of_the_clocks() {
+    assert_eq!(document::block("lua"), [MENDED_STORE]);
     let bench = Bench::new();
-    let stores = "redis.call('HMSET', KEYS[1], 'tokens', tokens, 'ts', now)";
-    assert!(SCRIPT.contains(stores));
-    let mended = SCRIPT.replace(stores, &document::block("lua").concat());
-    let (granted, seconds) =
-        granted_together(&bench, &mended, (100, 100.0), (0, Duration::from_millis(1500)));
+    let bucket = Bucket { key: "k", capacity: 100, rate: 100.0 };
+    let callers = Callers { script: &mended(), calls: 0, time: Duration::from_millis(1500), ..CALLERS };
+    let (granted, seconds) = callers.take_from(&bench.server, &bucket);
     let bound = 100.0 + 100.0 * (seconds + 0.4);
     assert!(granted as f64 <= bound, "{granted} granted in {seconds:.3} s, {bound:.0} is the bound");
     assert!(granted as f64 >= 100.0 + 100.0 * 1.4, "only {granted} granted in {seconds:.3} s");
@@ -142,11 +78,11 @@ fn back_on_the_script_a_debt_is_paid_first() {
     let mut bench = Bench::new();
     bench.reply("RL.CHARGE k 10 1 13.5");
     let now = server_millis(&mut bench);
-    let call = ScriptCall { key: "k", capacity: 10, per_second: 1.0, cost: 1 };
-    assert!(!run(&mut bench.connection, SCRIPT, &call, now));
-    assert!(!run(&mut bench.connection, SCRIPT, &call, now + 4_300));
-    assert!(run(&mut bench.connection, SCRIPT, &call, now + 4_510));
-    assert!(!run(&mut bench.connection, SCRIPT, &call, now + 4_600));
+    let bucket = Bucket { key: "k", capacity: 10, rate: 1.0 };
+    for (later, allowed) in [(0, false), (4_300, false), (4_510, true), (4_600, false)] {
+        let got = bucket.take_by_script(&mut bench.connection, SCRIPT, now + later, 1);
+        assert_eq!(got, allowed, "{later} ms later");
+    }
 }
 
 #[test]
@@ -162,31 +98,26 @@ fn back_on_the_script_every_balance_that_the_module_stores_is_read() {
         bench.take(&format!("k {arguments}"));
         let before: f64 = bench.fields("k")["tokens"].parse().expect("a number");
         let (capacity, _) = arguments.split_once(' ').expect("a capacity first");
-        let capacity = capacity.parse().expect("a whole number");
-        // Nothing comes in and nothing is taken: the script stores what it has read.
-        let call = ScriptCall { key: "k", capacity, per_second: 0.0, cost: 0 };
-        let now = server_millis(&mut bench);
-        run(&mut bench.connection, SCRIPT, &call, now);
+        let capacity: i64 = capacity.parse().expect("a whole number");
+        let bucket = Bucket { key: "k", capacity, rate: capacity as f64 / 10.0 };
+        // No time passes and nothing is taken: the script stores what it has read.
+        let ts = bench.fields("k")["ts"].parse().expect("a time");
+        bucket.take_by_script(&mut bench.connection, SCRIPT, ts, 0);
         let after: f64 = bench.fields("k")["tokens"].parse().expect("a number");
         assert!((after - before).abs() <= before.abs() * 1e-15, "{arguments}: {before} became {after}");
     }
 }
 
-/// The script sets 60 s whatever the bucket needs.
+/// Many scripts set 60 s whatever the bucket needs.
 #[test]
-fn an_expiry_that_the_script_cut_short_is_mended_by_the_next_take_denied_or_not() {
+fn an_expiry_that_a_script_cut_short_is_mended_by_the_next_take_denied_or_not() {
     let mut bench = Bench::new();
     for (cost, allowed) in [("1", 1), ("10", 0)] {
         bench.connection.ask::<()>("DEL k");
         bench.take("k 10 1/m 5");
-        let call = ScriptCall { key: "k", capacity: 10, per_second: 1.0 / 60.0, cost: 0 };
-        let timed = Timed::start();
-        let now = server_millis(&mut bench);
-        run(&mut bench.connection, SCRIPT, &call, now);
-        let ttl: i64 = bench.connection.ask("PTTL k");
-        timed.assert_millis(ttl, 60_000);
+        bench.connection.ask::<()>("PEXPIRE k 60000");
         assert_eq!(bench.take(&format!("k 10 1/m {cost}"))[0], allowed);
         let ttl: i64 = bench.connection.ask("PTTL k");
-        assert!(ttl > 300_000, "PTTL is {ttl}, the bucket fills in five minutes");
+        assert!(ttl > 290_000, "PTTL is {ttl}, the bucket fills in five minutes");
     }
 }
