@@ -12,6 +12,7 @@ mod concurrency;
 mod introspection;
 mod persistence;
 mod replication;
+mod security;
 mod settle;
 mod state;
 mod takeall;
