@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix servers run build dist lint bench loadtest clean
+.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix fuzz fuzz-server leak memcheck servers run build dist lint bench loadtest clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,7 @@ axum: setup ## Start an HTTP service with rate limits on port 3000 (REDIS_URL=..
 
 test: setup ## Run all tests, those on a real server included (RL_SERVER=path for another one)
 	cargo test --locked --workspace
+	CARGO_TARGET_DIR=target/fuzz cargo test --locked --manifest-path fuzz/Cargo.toml --no-default-features
 
 test-clients: ## Test the Python and the Node helper (what they need goes into target/ and node_modules/)
 	@scripts/setup clients
@@ -32,6 +33,19 @@ test-clients: ## Test the Python and the Node helper (what they need goes into t
 
 test-matrix: servers ## Run the server tests on every supported server
 	@scripts/matrix
+
+fuzz: setup ## Fuzz numbers, requests, stored fields and decisions for SECONDS=60 in all
+	@scripts/fuzz $(or $(SECONDS),60)
+
+fuzz-server: setup ## Send random commands to a server for SECONDS=60 (RL_SEED=... repeats a run)
+	RL_FUZZ_SECONDS=$(or $(SECONDS),60) cargo test --locked --test fuzz -- --nocapture
+
+leak: setup ## Look for memory lost in CALLS=1000000 calls of each command, and loads and unloads
+	RL_LEAK_CALLS=$(or $(CALLS),1000000) cargo test --release --locked --test leak -- --nocapture --test-threads=1
+
+memcheck: setup ## Run the server tests under valgrind (about half an hour)
+	@command -v valgrind >/dev/null || { echo "memcheck: valgrind is missing (Debian: apt-get install valgrind)" >&2; exit 1; }
+	@scripts/valgrind
 
 servers: setup ## Fetch the other servers of the matrix into target/servers
 	@scripts/setup servers

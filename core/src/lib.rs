@@ -24,6 +24,7 @@
 //! decision. Refill is counted on one grid that starts at the Unix epoch, so that cutting a span of time into pieces
 //! yields the same tokens as the whole span: see [`Rate`].
 #![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
     warn(

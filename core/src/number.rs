@@ -98,7 +98,8 @@ impl Decimal {
                     (chunk, len) = (0, 0);
                 }
                 chunk = chunk.wrapping_mul(10).wrapping_add(digit.into()); // below 10^18
-                len = len.wrapping_add(1);
+                // A leading zero is no digit to keep: it must not take the room of one.
+                len = len.wrapping_add(usize::from(chunk != 0 || number.digits != 0));
             } else if *byte == b'.' && point.is_none() {
                 point = Some(at);
             } else {
@@ -124,8 +125,8 @@ impl Decimal {
         Some((number, rest))
     }
 
-    /// Appends `len` digits, at most [`CHUNK`], or counts them where there is no room: 20 digits or more are kept, of any
-    /// balance and argument all that its nine places need.
+    /// Appends `len` digits, at most [`CHUNK`], or counts them where there is no room: at least the first 36 digits that
+    /// count are kept, of any balance and argument all that its nine places need.
     fn append(&mut self, chunk: u64, len: usize) {
         let grown = match self.digits {
             0 => Some(u128::from(chunk)),
@@ -317,6 +318,8 @@ mod tests {
             ("0e99999999999", 0),
             ("0.1000000000000000055511151231257827021181583404541015625", 100_000_000),
             ("12345678901234567890123456789012345678901e-35", 123_456_789_012_346),
+            // Found by the fuzzer: zeros in front took the room of the last places.
+            ("0000000000000009007199254740990.12345678900000000000000", 9_007_199_254_740_990_123_456_789),
         ] {
             assert_eq!(nanos(text), Some(expected), "{text:?}");
         }

@@ -161,8 +161,8 @@ impl Server {
     fn try_connection(&self, parameters: &str) -> redis::RedisResult<Connection> {
         let url = format!("redis+unix://{}{parameters}", self.socket().display());
         let connection = Client::open(url)?.get_connection()?;
-        connection.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        connection.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        connection.set_read_timeout(Some(wait::scaled(REPLY_TIMEOUT)))?;
+        connection.set_write_timeout(Some(wait::scaled(REPLY_TIMEOUT)))?;
         Ok(connection)
     }
 

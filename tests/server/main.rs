@@ -17,6 +17,7 @@ mod options;
 mod persistence;
 mod redis_cell;
 mod replication;
+mod security;
 mod settle;
 mod state;
 mod takeall;

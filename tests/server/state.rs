@@ -65,13 +65,13 @@ fn other_fields_of_the_hash_are_left_alone() {
 #[test]
 fn a_hash_too_large_for_a_list_is_a_bucket_too() {
     let mut bench = Bench::new();
-    bench.take("k 10 1");
+    bench.take("k 10 1/h");
     for field in 0..600 {
         bench.connection.ask::<()>(&format!("HSET k field{field} {field}"));
     }
     let encoding: String = bench.connection.ask("OBJECT ENCODING k");
     assert_eq!(encoding, "hashtable");
-    assert_eq!(bench.take("k 10 1")[..2], [1, 8]);
+    assert_eq!(bench.take("k 10 1/h")[..2], [1, 8]);
     assert_eq!(bench.connection.ask::<i64>("HLEN k"), 602);
 }
 

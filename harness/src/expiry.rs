@@ -1,0 +1,24 @@
+//! When a key expires.
+
+use redis::Connection;
+
+use crate::{server_version, wait};
+
+/// The Unix time in ms at which `key` expires; -1 for never. PEXPIRETIME came with Redis 7.0; before, it is the time left
+/// and the server's clock, read within one millisecond.
+pub fn expire_at(connection: &mut Connection, key: &[u8]) -> i64 {
+    if server_version().has_redis(7, 0) {
+        return redis::cmd("PEXPIRETIME").arg(key).query(connection).expect("PEXPIRETIME");
+    }
+    wait::until(wait::PATIENCE, "a clock reading within one millisecond", || {
+        let mut transaction = redis::pipe();
+        transaction.atomic().cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
+        let (before, left, after): ((i64, i64), i64, (i64, i64)) =
+            transaction.query(connection).map_err(|error| error.to_string())?;
+        let millis = |(seconds, micros): (i64, i64)| seconds * 1000 + micros / 1000;
+        if millis(before) != millis(after) {
+            return Err(format!("from {before:?} to {after:?}"));
+        }
+        Ok(if left < 0 { left } else { left + millis(after) })
+    })
+}
