@@ -13,11 +13,12 @@
 //! stream summary in arrays instead of linked lists. A search for the least of 1024 counters, or for the place of a new
 //! count, would take longer than is to be spent.
 //!
-//! A key is known by a hash of all its bytes and shown by its first [`KEY_BYTES`]: memory depends on no client. The hash is
-//! seeded at random, so that keys cannot be made to share a counter. foldhash rather than SipHash: a fraction of its time
-//! for usual keys, and 512 MB, the longest key, at the speed of memory. Two keys with all 64 bits in common would be counted
-//! as one, which happens to one key in 10^16. The index is a chained hash table: unlike open addressing it needs no cleaning
-//! after removals, of which there is one for each new key.
+//! A key is known by a hash and shown by its first [`KEY_BYTES`]: memory depends on no client. The hash is seeded at random, so
+//! that keys cannot be made to share a counter; foldhash takes a fraction of SipHash's time. Two keys with all 64 bits in
+//! common would be counted as one, which happens to one key in 10^16. It is of the whole key up to twice [`END_BYTES`]; of a
+//! longer one it is of both ends and the length, for a key may have 512 MB, and to read them all again would take half as
+//! long as the command that is counted. The index is a chained hash table: unlike open addressing it needs no cleaning after
+//! removals, of which there is one for each new key.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -26,6 +27,9 @@ use foldhash::{SharedSeed, quality::FoldHasher};
 
 /// How much of a key is kept to show it. Enough for a tenant and a route, few enough to copy for each new key.
 pub(crate) const KEY_BYTES: usize = 128;
+
+/// How much of either end of a very long key tells it from others.
+pub(crate) const END_BYTES: usize = 4096;
 
 /// Counts of the most counted keys.
 pub(crate) struct Sketch {
@@ -145,7 +149,14 @@ impl Sketch {
 
     fn hash(&self, key: &[u8]) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.seed, &self.seeds);
-        hasher.write(key);
+        match (key.first_chunk::<END_BYTES>(), key.last_chunk::<END_BYTES>()) {
+            (Some(first), Some(last)) if key.len() > first.len().saturating_add(last.len()) => {
+                hasher.write(first);
+                hasher.write(last);
+                hasher.write_usize(key.len());
+            }
+            _ => hasher.write(key),
+        }
         hasher.finish()
     }
 

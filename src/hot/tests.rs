@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::Sketch;
-use super::sketch::{HotKey, KEY_BYTES};
+use super::sketch::{END_BYTES, HotKey, KEY_BYTES};
 
 /// Counts `stream` in `capacity` counters and exactly, and checks all that the sketch promises.
 fn check(capacity: u16, stream: impl IntoIterator<Item = u32>) -> (Sketch, HashMap<u32, u64>) {
@@ -110,6 +110,25 @@ fn keys_that_begin_alike_are_told_apart_and_cut() {
     }
     let listed: Vec<_> = sketch.top().map(|entry| (entry.key.len(), entry.key_len, entry.count)).collect();
     assert_eq!(listed, [(KEY_BYTES, KEY_BYTES + 1001, 2), (KEY_BYTES, KEY_BYTES + 1001, 1), (0, 0, 1)]);
+}
+
+#[test]
+fn very_long_keys_are_told_apart_by_their_ends_and_their_length() {
+    let key = |len: usize, at: usize| {
+        let mut key = vec![b'x'; len];
+        key[at] = b'y';
+        key
+    };
+    let distinct = |keys: &[Vec<u8>]| {
+        let mut sketch = Sketch::new(8);
+        keys.iter().for_each(|key| sketch.count(key));
+        sketch.len()
+    };
+    let len = 2 * END_BYTES;
+    assert_eq!(distinct(&[key(len, END_BYTES - 1), key(len, END_BYTES), key(len, len - 1)]), 3);
+    let long = 3 * END_BYTES;
+    assert_eq!(distinct(&[key(long, 0), key(long, long - 1), key(long + 1, 0)]), 3);
+    assert_eq!(distinct(&[key(long, END_BYTES), key(long, END_BYTES + 1)]), 1, "the middle is not looked at");
 }
 
 #[test]
