@@ -35,11 +35,10 @@ impl Command for Throttle {
         let stored = arrival.map(|full_at| limit.bucket_full_at(full_at, now)).or(slot.bucket());
         let level = limit.level(stored, now);
         let amount = Tokens::from_whole(quantity.unsigned_abs());
-        let outcome = if quantity < 0 { Outcome::Allowed } else { level.outcome(amount) };
-        let after = match outcome {
-            Outcome::Allowed if quantity < 0 => level.plus(amount),
-            Outcome::Allowed => level.minus(amount),
-            _ => level,
+        let (outcome, after) = match level.outcome(amount) {
+            _ if quantity < 0 => (Outcome::Allowed, level.plus(amount)),
+            Outcome::Allowed => (Outcome::Allowed, level.minus(amount)),
+            denied => (denied, level),
         };
         let decision = after.decision(outcome);
         let retry_after = match outcome {

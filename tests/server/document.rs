@@ -28,6 +28,13 @@ pub(crate) fn block(kind: &str) -> Vec<&'static str> {
     lines
 }
 
+/// The first command that begins with `start`, to be run again elsewhere.
+#[track_caller]
+pub(crate) fn command(start: &str) -> &'static str {
+    let mut found = DOCUMENT.lines().filter_map(|line| line.strip_prefix("> "));
+    found.find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no command begins with {start}"))
+}
+
 /// A command's words, as redis-cli splits them: at blanks that are not between double quotes.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -41,7 +48,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Sends a command; the reply as redis-cli prints it.
-fn typed(connection: &mut Connection, line: &str) -> Vec<String> {
+pub(crate) fn typed(connection: &mut Connection, line: &str) -> Vec<String> {
     let command = words(line).into_iter().fold(Cmd::new(), |mut command, word| {
         command.arg(word);
         command

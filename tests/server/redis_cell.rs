@@ -22,6 +22,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use crate::bucket::Bench;
+use crate::document;
 
 const RECORDED: &str = include_str!("redis_cell.txt");
 const RECORDED_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/redis_cell.txt");
@@ -290,4 +291,20 @@ fn a_replica_goes_on_where_its_master_with_redis_cell_was() {
         assert_eq!(reply[..3], [0, 16, remaining], "{key}");
         assert_eq!(ours.peek(&format!("{key} 16 1/86400 0"))[..2], [1, remaining], "{key}");
     }
+}
+
+#[test]
+#[ignore = "needs redis-cell: REDIS_CELL_SO=libredis_cell.so"]
+fn redis_cell_goes_on_with_a_bucket_that_the_documents_script_made_a_string() {
+    let mut ours = Bench::on(Server::builder().module_arguments("cl-throttle yes").tcp().start());
+    let theirs = redis_cell().start_replica_of(&ours.server);
+    let reply = ours.connection.ask::<Answer>("CL.THROTTLE user:1 15 30 60 6");
+    assert_eq!(reply[..3], [0, 16, 10]);
+    assert_eq!(document::typed(&mut ours.connection, document::command("EVAL")), ["string"]);
+    theirs.await_offset_of(&ours.server);
+    ours.server.kill();
+    let mut connection = theirs.connection();
+    connection.ask::<()>("REPLICAOF NO ONE");
+    assert_eq!(connection.ask::<Answer>("CL.THROTTLE user:1 15 30 60 2"), [0, 16, 8, -1, 16]);
+    assert_eq!(connection.ask::<Answer>("CL.THROTTLE user:1 15 30 60 9")[..3], [1, 16, 8]);
 }

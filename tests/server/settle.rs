@@ -19,8 +19,8 @@ fn giving_stops_at_the_capacity() {
 #[test]
 fn what_was_given_can_be_taken() {
     let mut bench = Bench::new();
-    bench.take("k 10 1/h 10");
     let timed = Timed::start();
+    bench.take("k 10 1/h 10");
     let reply = bench.reply("RL.GIVE k 10 1/h 2.5");
     assert_eq!(reply[..3], [1, 2, 0]);
     timed.assert_millis(reply[3], 27_000_000);
@@ -70,8 +70,8 @@ fn giving_works_out_of_memory_and_charging_does_not() {
 #[test]
 fn a_charge_is_taken_whatever_is_there() {
     let mut bench = Bench::new();
-    assert_eq!(bench.reply("RL.CHARGE k 10 1 4"), [1, 6, 0, 4000]);
     let timed = Timed::start();
+    assert_eq!(bench.reply("RL.CHARGE k 10 1 4"), [1, 6, 0, 4000]);
     let reply = bench.reply("RL.CHARGE k 10 1 20");
     assert_eq!(reply[..2], [1, 0]);
     timed.assert_millis(reply[2], 15_000);
