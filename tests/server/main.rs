@@ -22,3 +22,4 @@ mod state;
 mod takeall;
 mod throttle;
 mod transactions;
+mod upgrade;
