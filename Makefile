@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo authorize axum test test-clients test-matrix servers run build image test-image test-monitoring lint bench clean
+.PHONY: help setup demo authorize axum test test-clients test-matrix servers run build dist image test-image test-monitoring lint bench clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ build: setup ## Build the module for production
 	cargo build --release --locked
 	@echo "loadmodule $(CURDIR)/target/release/$$(cd target/release && ls libredis_token_bucket.so libredis_token_bucket.dylib 2>/dev/null)"
 
+dist: setup ## Build the archives of a release for x86-64 and arm64 into target/dist
+	@scripts/setup dist
+	@scripts/dist
+
 image: ## Build the container image with docker or buildah (TAG=... BASE=a Redis or Valkey image)
 	@scripts/image
 
@@ -57,6 +61,7 @@ lint: setup ## Check formatting, clippy and the documentation, warnings denied
 	python3 clients/vectors.py --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+	if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; fi
 
 bench: setup ## Compare the costs with a Lua script's and others'
 	cargo bench --locked -p redis-token-bucket-core --bench decision

@@ -61,7 +61,9 @@ macro_rules! counts {
             fn report(section: &InfoSection) {
                 section.text(c"version", VERSION);
                 $(section.count(c_str(concat!(stringify!($name), "\0")), STATS.$name.0.load(Ordering::Relaxed));)*
-                hot::report(section);
+                if !section.is_crash_report() {
+                    hot::report(section);
+                }
             }
         }
     };

@@ -12,11 +12,10 @@ pub(crate) use sketch::{HotKey, Sketch};
 
 use std::ffi::CStr;
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::clock;
 use crate::request::MAX_HOT_KEYS;
-use crate::server::{InfoSection, NumericConfig};
+use crate::server::{Exclusive, InfoSection, NumericConfig};
 
 /// What was counted since the last reset.
 pub(crate) struct Counted {
@@ -28,29 +27,21 @@ pub(crate) struct Counted {
 }
 
 /// `None` when off.
-static COUNTED: Mutex<Option<Counted>> = Mutex::new(None);
-
-/// Nobody waits for the lock: commands run one at a time. Only a crash report may find it taken, by the very thread that
-/// crashed, and goes without.
-fn lock() -> Option<MutexGuard<'static, Option<Counted>>> {
-    match COUNTED.try_lock() {
-        Ok(counted) => Some(counted),
-        Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
+static COUNTED: Exclusive<Option<Counted>> = Exclusive::new(None);
 
 /// Counts `key` among those taken from, or those denied.
 pub(crate) fn count(key: &[u8], taken: bool) {
-    if let Some(counted) = lock().as_deref_mut().and_then(Option::as_mut) {
-        let sketch = if taken { &mut counted.taken } else { &mut counted.denied };
-        sketch.count(key);
-    }
+    COUNTED.with(|counted| {
+        if let Some(counted) = counted {
+            let sketch = if taken { &mut counted.taken } else { &mut counted.denied };
+            sketch.count(key);
+        }
+    });
 }
 
 /// Shows what was counted to `reader`; `None` when off.
 pub(crate) fn read<T>(reader: impl FnOnce(&Counted) -> T) -> Option<T> {
-    lock().as_deref()?.as_ref().map(reader)
+    COUNTED.with(|counted| counted.as_ref().map(reader)).flatten()
 }
 
 /// Adds what was counted to INFO; zeros when off.
@@ -78,9 +69,11 @@ pub(crate) fn report(section: &InfoSection) {
 
 /// Forgets what was counted and begins anew.
 pub(crate) fn reset() {
-    if let Some(counted) = lock().as_deref_mut().and_then(Option::as_mut) {
-        *counted = Counted::new(counted.capacity);
-    }
+    COUNTED.with(|counted| {
+        if let Some(counted) = counted {
+            *counted = Counted::new(counted.capacity);
+        }
+    });
 }
 
 /// Gives the memory back.
@@ -111,8 +104,7 @@ impl NumericConfig for HotKeys {
         if value == HotKeys::get() {
             return;
         }
-        if let Some(mut counted) = lock() {
-            *counted = u16::try_from(value).ok().filter(|&capacity| capacity > 0).map(Counted::new);
-        }
+        let anew = u16::try_from(value).ok().filter(|&capacity| capacity > 0).map(Counted::new);
+        COUNTED.with(|counted| *counted = anew);
     }
 }

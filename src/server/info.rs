@@ -10,9 +10,15 @@ use super::{Api, Loader};
 pub(crate) struct InfoSection {
     api: &'static Api,
     ctx: *mut RedisModuleInfoCtx,
+    for_crash_report: bool,
 }
 
 impl InfoSection {
+    /// Whether the server is crashing. Any thread may ask then, in the middle of a command.
+    pub(crate) fn is_crash_report(&self) -> bool {
+        self.for_crash_report
+    }
+
     /// Adds `rl_<name>:<value>`.
     pub(crate) fn count(&self, name: &CStr, value: u64) {
         // SAFETY: the context of the running callback; the name is copied.
@@ -40,13 +46,13 @@ impl Loader {
     }
 }
 
-extern "C" fn callback<R: Report>(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_int) {
+extern "C" fn callback<R: Report>(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_int) {
     let Some(api) = Api::get() else { return };
     // SAFETY: the context of this callback; the name is copied.
     unsafe { (api.info_add_section)(ctx, R::SECTION.as_ptr()) };
     // A report reads counters and cannot panic in a way worth a reply; an unwind must not cross into the server.
     let _ = super::panic::contain(|| {
-        R::report(&InfoSection { api, ctx });
+        R::report(&InfoSection { api, ctx, for_crash_report: for_crash_report != 0 });
         Ok(())
     });
 }
