@@ -1,10 +1,10 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix fuzz fuzz-server leak memcheck servers run build dist lint bench loadtest clean
+.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix fuzz fuzz-server leak memcheck servers run build dist image test-image test-monitoring lint bench loadtest clean
 
 help: ## List the tasks
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing (done by the other tasks)
 	@scripts/setup
@@ -61,6 +61,19 @@ build: setup ## Build the module for production
 dist: setup ## Build the archives of a release for x86-64 and arm64 into target/dist
 	@scripts/setup dist
 	@scripts/dist
+
+image: ## Build the container image with docker or buildah (TAG=... BASE=a Redis or Valkey image)
+	@scripts/image
+
+test-image: ## Lint docker/, build the image on stand-ins for its bases and start it (as root; RL_VALKEY=path)
+	@scripts/setup image
+	@scripts/test-image
+
+test-monitoring: ## Test the alerts, also with Prometheus on a cluster that gets a deny spike (3 minutes)
+	@scripts/setup monitoring
+	promtool check config docker/monitoring/prometheus.yml
+	promtool test rules docker/monitoring/alerts-test.yml
+	cargo test --locked --test monitoring -- --nocapture --ignored
 
 lint: setup ## Check formatting, clippy and the documentation, warnings denied
 	cargo fmt --all --check

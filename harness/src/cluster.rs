@@ -3,12 +3,12 @@
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 
 use crate::ask::Ask;
-use crate::server::Server;
+use crate::server::{Builder, Server};
 use crate::wait;
 
 const SLOTS: usize = 16_384;
 
-/// A running cluster, every node with the module loaded. Ends when dropped.
+/// A running cluster. Ends when dropped.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Server>,
@@ -16,15 +16,27 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts `masters` nodes that share the slots evenly, each with `replicas` replicas, and waits until all of them
+    /// Starts `masters` nodes, all with the module loaded, that share the slots evenly, each with `replicas` replicas, and waits until all of them
     /// agree. The masters are the first nodes; replica r of master m is node `masters * (r + 1) + m`.
     ///
     /// # Panics
     /// If they do not agree in time; with what the last of them said.
     pub fn start(masters: usize, replicas: usize) -> Cluster {
+        Cluster::start_nodes(masters, replicas, Server::builder)
+    }
+
+    /// As [`Cluster::start`], of nodes without the module.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn start_without_module(masters: usize, replicas: usize) -> Cluster {
+        Cluster::start_nodes(masters, replicas, || Server::builder().without_module())
+    }
+
+    fn start_nodes(masters: usize, replicas: usize, builder: fn() -> Builder) -> Cluster {
         let nodes: Vec<Server> = (0..masters * (1 + replicas))
             .map(|_| {
-                let builder = Server::builder().tcp().config("cluster-enabled", "yes");
+                let builder = builder().tcp().config("cluster-enabled", "yes");
                 builder
                     .config("cluster-node-timeout", "1000")
                     .config("cluster-replica-validity-factor", "0")

@@ -15,13 +15,17 @@ const LAST: u16 = 19_999;
 /// Between finding a port free and the server's taking it another test could find the same. Hence the lease: the UDP port
 /// of that number, which no server wants, is held as long as the port is in use.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     pub(crate) number: u16,
     _lease: UdpSocket,
 }
 
 impl Port {
-    pub(crate) fn lease() -> Port {
+    /// Finds one, and holds it until dropped.
+    ///
+    /// # Panics
+    /// If all are taken.
+    pub fn lease() -> Port {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let range = u32::from(LAST - FIRST) + 1;
         for _ in 0..range {
@@ -37,5 +41,10 @@ impl Port {
             }
         }
         panic!("no free port from {FIRST} to {LAST}");
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u16 {
+        self.number
     }
 }

@@ -269,6 +269,12 @@ impl Server {
         self.builder.plain = true;
         self.launch();
     }
+
+    /// As [`Server::start_again`], and with the module, though it ran without before.
+    pub fn start_again_with_module(&mut self) {
+        self.builder.plain = false;
+        self.launch();
+    }
 }
 
 impl Drop for Server {

@@ -24,3 +24,4 @@ mod takeall;
 mod takeover;
 mod throttle;
 mod transactions;
+mod upgrade;

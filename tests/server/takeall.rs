@@ -293,7 +293,7 @@ fn a_crash_leaves_no_stack_half_taken() {
                     scope.spawn(move || {
                         // So slow that no bucket is full, and gone, before it is looked at.
                         let line =
-                            format!("RL.TAKEALL a{client}.{round} 1e6 1/d 1 b{client}.{round} 1e6 1/d 1");
+                            format!("RL.TAKEALL a{client}.{round} 1e6 1/m 1 b{client}.{round} 1e6 1/m 1");
                         let mut answered = 0;
                         // Ends when the server is killed.
                         while connection.try_ask::<StackReply>(&line).is_ok_and(|reply| reply.allowed == 1) {
