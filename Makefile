@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo authorize axum test test-clients test-matrix fuzz fuzz-server leak memcheck servers run build lint bench clean
+.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix fuzz fuzz-server leak memcheck servers run build dist lint bench loadtest clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,6 +11,9 @@ setup: ## Install what is missing (done by the other tasks)
 
 demo: setup ## Show the module at work in a throw-away cluster of three nodes
 	@cargo run --locked --example demo
+
+try-migration: setup ## Move over from a Lua script and from redis-cell on throw-away servers (REDIS_CELL_SO=...)
+	@cargo run --locked --example migration
 
 authorize: setup ## Decide about a few requests with the Rust helper (REDIS_URL=...)
 	@scripts/example authorize
@@ -22,9 +25,11 @@ test: setup ## Run all tests, those on a real server included (RL_SERVER=path fo
 	cargo test --locked --workspace
 	CARGO_TARGET_DIR=target/fuzz cargo test --locked --manifest-path fuzz/Cargo.toml --no-default-features
 
-test-clients: setup ## Test the Python helper (its packages go into target/python)
+test-clients: ## Test the Python and the Node helper (what they need goes into target/ and node_modules/)
+	@scripts/setup clients
 	cargo build --release --locked
-	RL_MODULE="$(CURDIR)/target/release/libredis_token_bucket.so" clients/python/test.sh
+	clients/python/test.sh
+	clients/node/test.sh
 
 test-matrix: servers ## Run the server tests on every supported server
 	@scripts/matrix
@@ -53,15 +58,22 @@ build: setup ## Build the module for production
 	cargo build --release --locked
 	@echo "loadmodule $(CURDIR)/target/release/$$(cd target/release && ls libredis_token_bucket.so libredis_token_bucket.dylib 2>/dev/null)"
 
+dist: setup ## Build the archives of a release for x86-64 and arm64 into target/dist
+	@scripts/setup dist
+	@scripts/dist
+
 lint: setup ## Check formatting, clippy and the documentation, warnings denied
 	cargo fmt --all --check
 	python3 clients/vectors.py --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+	if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; fi
 
-bench: setup ## Compare the costs with a Lua script's and others'
-	cargo bench --locked -p redis-token-bucket-core --bench decision
-	cargo bench --locked --bench cost
+bench: setup ## Compare with other ways to limit a rate, into target/bench (ROUNDS=5, RIVAL_SO=... RIVAL_CMD=...)
+	cargo run --release --locked --example compare
+
+loadtest: setup ## Find out how many shards a big tenant needs (RATE=decisions per second)
+	@cargo run --release --locked --example loadtest
 
 clean: ## Remove what was built and fetched
 	cargo clean

@@ -10,5 +10,5 @@ if tokens >= cost then
     allowed = 1
 end
 redis.call('HMSET', KEYS[1], 'tokens', tokens, 'ts', now)
-redis.call('PEXPIRE', KEYS[1], 60000)
+redis.call('PEXPIRE', KEYS[1], math.ceil(2 * capacity / rate))
 return {allowed, tokens}

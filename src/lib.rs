@@ -7,6 +7,8 @@
 //! | `RL.TAKEALL key capacity rate cost [...]` | takes from every bucket, or from none | `commands/takeall.rs` |
 //! | `RL.GIVE key capacity rate amount` | gives tokens back, never above capacity | `commands/give.rs` |
 //! | `RL.CHARGE key capacity rate amount` | takes unconditionally; the balance may go below zero | `commands/charge.rs` |
+//! | `RL.HOT [DENIED] [COUNT n]`, `RL.HOT RESET` | lists the keys taken from, or denied, most | `commands/hot.rs` |
+//! | `CL.THROTTLE key max_burst count period [quantity]` | redis-cell's command, when asked for | `commands/throttle.rs` |
 //!
 //! A request runs through the directories in this order: `server/` receives it (and holds every unsafe call),
 //! `commands/` speaks the protocol, `request` checks the arguments, `store` reads the hash, the crate
@@ -25,8 +27,11 @@
     )
 )]
 
+mod arrival;
 mod clock;
 mod commands;
+mod hot;
+mod options;
 mod request;
 mod server;
 mod stats;
@@ -36,17 +41,24 @@ server::export_module! {
     name: c"rl",
     version: stats::VERSION_NUMBER,
     register: register,
+    unregister: hot::turn_off,
 }
 
-fn register(loader: &server::Loader) -> Result<(), String> {
+fn register(loader: &server::Loader, arguments: &[&[u8]]) -> Result<(), String> {
+    let options = options::Options::parse(arguments)?;
     store::prepare(loader.api());
     loader.command::<commands::Take>()?;
     loader.command::<commands::Peek>()?;
     loader.command::<commands::TakeAll>()?;
     loader.command::<commands::Give>()?;
     loader.command::<commands::Charge>()?;
+    loader.command::<commands::Hot>()?;
+    if options.cl_throttle {
+        loader.command::<commands::Throttle>()?;
+    }
     #[cfg(debug_assertions)]
     loader.command::<commands::Panic>()?;
     loader.info::<stats::Stats>();
+    loader.numeric_config::<hot::HotKeys>(options.hot_keys.into())?;
     Ok(())
 }

@@ -2,6 +2,9 @@
 //!
 //! Everything is checked before a key is opened, so a refused request has changed nothing.
 
+use std::num::NonZero;
+use std::ops::RangeInclusive;
+
 use arrayvec::ArrayVec;
 use redis_token_bucket_core::{Limit, Rate, Tokens};
 
@@ -18,11 +21,22 @@ const AMOUNT: Error = Error::Message(c"ERR amount must be a number from 0 to 900
 const TOO_MANY: Error = Error::Message(c"ERR at most 64 buckets");
 const TWICE: Error = Error::Message(c"ERR a key is given twice");
 
+const HOT: Error = Error::Message(c"ERR RL.HOT takes DENIED and COUNT n, or RESET alone");
+const HOT_COUNT: Error = Error::Message(c"ERR count must be a whole number from 1 to 1024");
+const MAX_BURST: Error = Error::Message(c"ERR max_burst must be an integer from -1 to 9007199254740990");
+const COUNT: Error = Error::Message(c"ERR count must be an integer above 0");
+const PERIOD: Error = Error::Message(c"ERR period must be an integer of seconds above 0");
+const QUANTITY: Error = Error::Message(c"ERR quantity must be an integer");
+
 /// Most buckets in one RL.TAKEALL. Enough for any stack of limits, and few enough to keep all on the stack.
 pub(crate) const MAX_BUCKETS: usize = 64;
 
 /// Arguments of one bucket: `key capacity rate cost`.
 const BUCKET_ARGUMENTS: usize = 4;
+
+/// Most keys that RL.HOT lists, and how many when it is not told.
+pub(crate) const MAX_HOT_KEYS: u16 = 1024;
+const DEFAULT_HOT_COUNT: u16 = 10;
 
 /// What is asked of one bucket.
 pub(crate) struct Request {
@@ -78,4 +92,90 @@ impl Request {
         let limit = Limit::new(capacity, rate).map_err(|_| FILL)?;
         Ok(Request { key, limit, amount })
     }
+}
+
+/// What is asked of RL.HOT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HotRequest {
+    List { denied: bool, count: usize },
+    Reset,
+}
+
+impl HotRequest {
+    /// Reads `[DENIED] [COUNT n]`, in either order, or `RESET`.
+    pub(crate) fn read(call: &Call<'_>) -> Result<HotRequest, Error> {
+        call.check_arity(1..=4)?;
+        let is =
+            |index: usize, word: &[u8]| call.arg(index).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+        if call.arity() == 2 && is(1, b"RESET") {
+            return Ok(HotRequest::Reset);
+        }
+        let (mut denied, mut count) = (false, None);
+        let mut index = 1;
+        while index < call.arity() {
+            if is(index, b"DENIED") && !denied {
+                denied = true;
+                index = index.saturating_add(1);
+            } else if is(index, b"COUNT") && count.is_none() {
+                count = Some(call.arg(index.saturating_add(1)).ok_or(HOT)?);
+                index = index.saturating_add(2);
+            } else {
+                return Err(HOT);
+            }
+        }
+        let count = match count {
+            None => DEFAULT_HOT_COUNT,
+            Some(text) => whole_number(text, 1..=MAX_HOT_KEYS).ok_or(HOT_COUNT)?,
+        };
+        Ok(HotRequest::List { denied, count: count.into() })
+    }
+}
+
+/// Reads digits alone, with a value in `range`.
+pub(crate) fn whole_number(text: &[u8], range: RangeInclusive<u16>) -> Option<u16> {
+    if !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = str::from_utf8(text).ok()?.parse().ok()?;
+    range.contains(&number).then_some(number)
+}
+
+/// What redis-cell's command asks of one bucket, in its own terms.
+pub(crate) struct Throttle {
+    /// The position of the key among the arguments.
+    pub(crate) key: usize,
+    pub(crate) limit: Limit,
+    /// Tokens to take; to give back if it is negative.
+    pub(crate) quantity: i64,
+}
+
+impl Throttle {
+    /// Reads `key max_burst count period [quantity]`; the quantity is 1 when left out.
+    pub(crate) fn read(call: &Call<'_>) -> Result<Throttle, Error> {
+        call.check_arity(5..=6)?;
+        let integer = |index: usize| call.arg(index).and_then(parse_integer);
+        // The burst comes on top of one request that is always there: -1 is a closed bucket.
+        let capacity = integer(2)
+            .and_then(|burst| u64::try_from(burst.checked_add(1)?).ok())
+            .map(Tokens::from_whole)
+            .filter(|capacity| *capacity <= Tokens::MAX)
+            .ok_or(MAX_BURST)?;
+        let count = integer(3).and_then(above_0).ok_or(COUNT)?;
+        let period = integer(4).and_then(above_0).ok_or(PERIOD)?;
+        let quantity = match call.arg(5) {
+            None => 1,
+            Some(text) => parse_integer(text).ok_or(QUANTITY)?,
+        };
+        let limit = Limit::new(capacity, Rate::per_seconds(count, period)).map_err(|_| FILL)?;
+        Ok(Throttle { key: 1, limit, quantity })
+    }
+}
+
+/// Reads what redis-cell reads: digits with an optional sign, of 64 bits.
+fn parse_integer(text: &[u8]) -> Option<i64> {
+    str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn above_0(value: i64) -> Option<NonZero<u64>> {
+    NonZero::new(u64::try_from(value).ok()?)
 }

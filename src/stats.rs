@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::hot;
 use crate::server::{InfoSection, Report};
 
 /// The crate's version.
@@ -60,6 +61,7 @@ macro_rules! counts {
             fn report(section: &InfoSection) {
                 section.text(c"version", VERSION);
                 $(section.count(c_str(concat!(stringify!($name), "\0")), STATS.$name.0.load(Ordering::Relaxed));)*
+                hot::report(section);
             }
         }
     };
@@ -71,4 +73,6 @@ counts! {
     takeall_allowed takeall_denied takeall_errors
     gives give_errors
     charges charge_errors
+    hot_errors
+    throttle_allowed throttle_denied throttle_errors
 }

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use redis_token_bucket_core::{Bucket, Decision, Level, NumberText, Tokens, parse_stored_micros};
 
+use crate::arrival;
 use crate::server::{Api, Call, Error, Key, KeyKind, Mode, Text};
 
 const WRONG_TYPE: Error =
@@ -52,13 +53,38 @@ impl<'c> Slot<'c> {
     /// # Errors
     /// If there is something at the key that is not a bucket.
     pub(crate) fn open(call: &'c Call<'c>, index: usize, mode: Mode) -> Result<Slot<'c>, Error> {
-        let key = call.open_key(index, mode).ok_or(Error::WrongArity)?;
+        Slot::read(call, call.open_key(index, mode).ok_or(Error::WrongArity)?)
+    }
+
+    fn read(call: &'c Call<'c>, key: Key<'c>) -> Result<Slot<'c>, Error> {
         let bucket = match key.kind() {
             KeyKind::Missing => None,
-            KeyKind::Hash => Some(read(&key).ok_or(NOT_A_BUCKET)?),
-            KeyKind::Other => return Err(WRONG_TYPE),
+            KeyKind::Hash => Some(read_bucket(&key).ok_or(NOT_A_BUCKET)?),
+            KeyKind::String | KeyKind::Other => return Err(WRONG_TYPE),
         };
         Ok(Slot { call, key, bucket })
+    }
+
+    /// As [`Slot::open`], but a string with redis-cell's arrival time is a bucket too. The time comes second, in µs; before
+    /// the bucket is written, the string has to make way: see [`Slot::without_string`].
+    pub(crate) fn open_with_arrival(
+        call: &'c Call<'c>,
+        index: usize,
+    ) -> Result<(Slot<'c>, Option<u64>), Error> {
+        let key = call.open_key(index, Mode::Write).ok_or(Error::WrongArity)?;
+        let arrival = key.short_string(arrival::MAX_LEN).and_then(arrival::parse_micros);
+        match arrival {
+            Some(_) => Ok((Slot { call, key, bucket: None }, arrival)),
+            None => Ok((Slot::read(call, key)?, None)),
+        }
+    }
+
+    /// Deletes a string that is at the key, so that a bucket can be stored there.
+    pub(crate) fn without_string(self) -> Slot<'c> {
+        match self.key.kind() {
+            KeyKind::String => Slot { key: self.key.delete(), ..self },
+            _ => self,
+        }
     }
 
     /// What is stored; `None` for a missing key.
@@ -101,7 +127,7 @@ impl<'c> Slot<'c> {
     }
 }
 
-fn read(key: &Key<'_>) -> Option<Bucket> {
+fn read_bucket(key: &Key<'_>) -> Option<Bucket> {
     let [tokens, ts] = key.hash_get(FIELDS.get()?.both());
     Some(Bucket {
         tokens: Tokens::parse_stored(tokens?.as_bytes())?,

@@ -62,6 +62,13 @@ impl Limit {
         }
     }
 
+    /// The bucket at `now` that will be full at `full_at` (both Unix time in µs) if nobody takes: what a limiter holds that
+    /// remembers only when its bucket is full.
+    pub fn bucket_full_at(&self, full_at: u64, now: u64) -> Bucket {
+        let missing = i128::try_from(self.rate.refill(now, full_at)).unwrap_or(i128::MAX);
+        Bucket { tokens: Tokens::from_nanos(self.capacity.nanos().saturating_sub(missing)), at: now }
+    }
+
     /// What `stored` holds at `now` (Unix time in µs). Nothing stored is a full bucket.
     ///
     /// If the clock stepped back, no time has passed since `stored`. A stored time further ahead than the bucket takes to
@@ -159,6 +166,15 @@ impl<'l> Level<'l> {
             Outcome::Never
         } else {
             Outcome::RetryAfter(millis_until(self.now, self.when_more(short)))
+        }
+    }
+
+    /// The time in µs, rounded up, until the bucket holds `tokens` if nobody takes; 0 if it does. (More than its capacity it
+    /// never will, which is not looked at here.)
+    pub fn micros_until(&self, tokens: Tokens) -> u64 {
+        match tokens.nanos().saturating_sub(self.tokens.nanos()) {
+            ..=0 => 0,
+            short => self.when_more(short).saturating_sub(self.now),
         }
     }
 

@@ -82,6 +82,20 @@ impl Rate {
         Some(Rate::from_ratio(nanos, micros))
     }
 
+    /// `tokens` every `seconds`.
+    ///
+    /// ```
+    /// use core::num::NonZero;
+    /// use redis_token_bucket_core::{Limit, Rate, Tokens};
+    ///
+    /// let rate = Rate::per_seconds(NonZero::new(30).unwrap(), NonZero::new(60).unwrap());
+    /// assert_eq!(Limit::new(Tokens::ONE, rate).unwrap().fill_micros(), 2_000_000);
+    /// ```
+    pub fn per_seconds(tokens: NonZero<u64>, seconds: NonZero<u64>) -> Rate {
+        // 10^9 nanotokens and 10^6 µs have 10^6 in common.
+        Rate::from_ratio(u128::from(tokens.get()).saturating_mul(1000), seconds.get().into())
+    }
+
     /// `nanos`/`micros`, or the nearest ratio that keeps the invariant.
     fn from_ratio(nanos: u128, micros: u128) -> Rate {
         const U64_MAX: u128 = u64::MAX as u128;

@@ -171,3 +171,30 @@ fn a_million_calls_lose_nothing_of_the_refill() {
     assert_eq!(level.outcome(tokens("1")), Outcome::Allowed, "seven seconds must refill one token");
     assert_ne!(level.outcome(tokens("1.000000001")), Outcome::Allowed, "and not a nanotoken more");
 }
+
+proptest! {
+    /// The bucket of a limiter that stores only when it is full, as redis-cell does.
+    #[test]
+    fn a_bucket_known_by_when_it_is_full_lacks_what_comes_in_until_then(
+        capacity in 1..=1_000_000_u64,
+        count in 1..=1_000_000_000_u64,
+        period in 1..=100_000_u64,
+        ahead in 0..=100_000_000_000_u64,
+    ) {
+        let rate = Rate::per_seconds(count.try_into().unwrap(), period.try_into().unwrap());
+        let Ok(limit) = Limit::new(Tokens::from_whole(capacity), rate) else { return Ok(()) };
+        let bucket = limit.bucket_full_at(START + ahead, START);
+        let missing = ratio(ahead.into(), 1_000_000) * ratio(count.into(), period.into());
+        let error = ratio(capacity.into(), 1) - missing - exact(bucket.tokens);
+        prop_assert!(error < ratio(1, 1_000_000_000) && error > ratio(-1, 1_000_000_000), "{error} tokens off");
+
+        let full_at = |at: u64| limit.level(Some(bucket), at).is_full();
+        prop_assert!(full_at(START + ahead));
+        let until_full = limit.level(Some(bucket), START).micros_until(limit.capacity());
+        prop_assert!(until_full <= ahead && full_at(START + until_full));
+        prop_assert!(until_full == 0 || !full_at(START + until_full - 1));
+
+        let written = Limit::new(limit.capacity(), Rate::parse(format!("{count}/{period}").as_bytes()).unwrap());
+        prop_assert_eq!(written.unwrap().bucket_full_at(START + ahead, START), bucket);
+    }
+}

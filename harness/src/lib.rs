@@ -14,6 +14,7 @@ mod expiry;
 pub mod module;
 mod port;
 mod running;
+pub mod script;
 mod server;
 pub mod wait;
 

@@ -34,10 +34,10 @@ impl Builder {
         self
     }
 
-    /// Adds an argument to the line that loads the module.
+    /// Adds arguments, separated by blanks, to the line that loads the module.
     #[must_use]
-    pub fn module_argument(mut self, argument: &str) -> Builder {
-        self.module_arguments.push(argument.to_owned());
+    pub fn module_arguments(mut self, arguments: &str) -> Builder {
+        self.module_arguments.extend(arguments.split_whitespace().map(str::to_owned));
         self
     }
 

@@ -2,7 +2,7 @@
 
 use redis_token_bucket_core::Tokens;
 
-use super::{SETTLE_ARGS, reply_settled};
+use super::{SETTLE_ARGS, count_hot, reply_settled};
 use crate::clock;
 use crate::request::Request;
 use crate::server::{Call, Command, Description, Error, Mode};
@@ -33,6 +33,7 @@ impl Command for Charge {
         if amount != Tokens::ZERO {
             slot.write(&after, &decision, now);
         }
+        count_hot(call, key, amount, true);
         STATS.charges.add_one();
         reply_settled(call, &decision);
         Ok(())

@@ -2,22 +2,26 @@
 
 mod charge;
 mod give;
+mod hot;
 mod peek;
 mod take;
 mod takeall;
+mod throttle;
 
 #[cfg(debug_assertions)]
 mod panic;
 
 pub(crate) use charge::Charge;
 pub(crate) use give::Give;
+pub(crate) use hot::Hot;
 #[cfg(debug_assertions)]
 pub(crate) use panic::Panic;
 pub(crate) use peek::Peek;
 pub(crate) use take::Take;
 pub(crate) use takeall::TakeAll;
+pub(crate) use throttle::Throttle;
 
-use redis_token_bucket_core::{Decision, Outcome};
+use redis_token_bucket_core::{Decision, Outcome, Tokens};
 
 use crate::server::{Arg, ArgKind, Call};
 
@@ -31,6 +35,15 @@ const AMOUNT: Arg = Arg { name: c"amount", kind: ArgKind::Number, optional: fals
 const TAKE_ARGS: &[Arg] = &[KEY, CAPACITY, RATE, Arg { optional: true, ..COST }];
 /// `key capacity rate amount`
 const SETTLE_ARGS: &[Arg] = &[KEY, CAPACITY, RATE, AMOUNT];
+
+/// Counts that `amount` was taken from the bucket that argument `key` names, or denied. An amount of 0 was neither.
+fn count_hot(call: &Call<'_>, key: usize, amount: Tokens, allowed: bool) {
+    if amount != Tokens::ZERO
+        && let Some(key) = call.arg(key)
+    {
+        crate::hot::count(key, allowed);
+    }
+}
 
 /// Replies `[allowed, remaining, retry_after_ms, reset_after_ms]`.
 fn reply_decision(call: &Call<'_>, decision: &Decision) {

@@ -2,7 +2,7 @@
 
 use redis_token_bucket_core::Tokens;
 
-use super::{TAKE_ARGS, reply_decision};
+use super::{TAKE_ARGS, count_hot, reply_decision};
 use crate::clock;
 use crate::request::Request;
 use crate::server::{Call, Command, Description, Error, Mode};
@@ -37,6 +37,7 @@ impl Command for Take {
             None if level.repaired() => slot.write(&level, &decision, now),
             None => slot.keep(&decision, now),
         }
+        count_hot(call, key, cost, left.is_some());
         let count = if left.is_some() { &STATS.take_allowed } else { &STATS.take_denied };
         count.add_one();
         reply_decision(call, &decision);

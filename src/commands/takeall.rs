@@ -3,10 +3,10 @@
 use arrayvec::ArrayVec;
 use redis_token_bucket_core::{Decision, Level, Outcome, Tokens};
 
-use super::{CAPACITY, COST, KEY, RATE, reply_decision, retry_after};
+use super::{CAPACITY, COST, KEY, RATE, count_hot, reply_decision, retry_after};
 use crate::clock;
 use crate::request::{MAX_BUCKETS, Request};
-use crate::server::{Arg, Call, Command, Description, Error, Mode};
+use crate::server::{Arg, ArgKind, Call, Command, Description, Error, Mode};
 use crate::stats::STATS;
 use crate::store::Slot;
 
@@ -57,6 +57,11 @@ impl Command for TakeAll {
                 _ => slot.keep(decision, now),
             }
         }
+        for (request, (_, outcome)) in requests.iter().zip(&judged) {
+            if allowed || *outcome != Outcome::Allowed {
+                count_hot(call, request.key, request.amount, allowed);
+            }
+        }
         let count = if allowed { &STATS.takeall_allowed } else { &STATS.takeall_denied };
         count.add_one();
         call.reply_array(results.len().saturating_add(2));
@@ -76,4 +81,5 @@ impl Command for TakeAll {
 /// One of something for each bucket, without an allocation.
 type Stack<T> = ArrayVec<T, MAX_BUCKETS>;
 
-const ARGS: &[Arg] = &[KEY, CAPACITY, RATE, COST];
+const ARGS: &[Arg] =
+    &[Arg { name: c"bucket", kind: ArgKind::Groups(&[KEY, CAPACITY, RATE, COST]), optional: false }];

@@ -1,23 +1,27 @@
 //! The functions of the module API, checked once.
 
-use std::ffi::{c_char, c_int, c_long, c_longlong, c_ulonglong};
+use std::ffi::{c_char, c_int, c_long, c_longlong, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
 use redis_module::raw::{
     RedisModule_AddACLCategory, RedisModule_Call, RedisModule_CloseKey, RedisModule_CreateCommand,
-    RedisModule_CreateString, RedisModule_FreeCallReply, RedisModule_FreeServerInfo, RedisModule_FreeString,
-    RedisModule_GetAbsExpire, RedisModule_GetCommand, RedisModule_GetExpire, RedisModule_GetModuleOptionsAll,
-    RedisModule_GetServerInfo, RedisModule_HashGet, RedisModule_HashSet, RedisModule_InfoAddFieldCString,
-    RedisModule_InfoAddFieldULongLong, RedisModule_InfoAddSection, RedisModule_KeyType, RedisModule_Log,
-    RedisModule_Milliseconds, RedisModule_OpenKey, RedisModule_RegisterInfoFunc, RedisModule_Replicate,
-    RedisModule_ReplyWithArray, RedisModule_ReplyWithError, RedisModule_ReplyWithLongLong,
+    RedisModule_CreateString, RedisModule_DeleteKey, RedisModule_FreeCallReply, RedisModule_FreeServerInfo,
+    RedisModule_FreeString, RedisModule_GetAbsExpire, RedisModule_GetCommand, RedisModule_GetExpire,
+    RedisModule_GetModuleOptionsAll, RedisModule_GetServerInfo, RedisModule_HashGet, RedisModule_HashSet,
+    RedisModule_InfoAddFieldCString, RedisModule_InfoAddFieldULongLong, RedisModule_InfoAddSection,
+    RedisModule_KeyType, RedisModule_LoadConfigs, RedisModule_Log, RedisModule_Milliseconds,
+    RedisModule_OpenKey, RedisModule_RegisterInfoFunc, RedisModule_RegisterNumericConfig,
+    RedisModule_Replicate, RedisModule_ReplyWithArray, RedisModule_ReplyWithError,
+    RedisModule_ReplyWithLongLong, RedisModule_ReplyWithSimpleString, RedisModule_ReplyWithStringBuffer,
     RedisModule_ServerInfoGetFieldC, RedisModule_SetAbsExpire, RedisModule_SetCommandACLCategories,
     RedisModule_SetCommandInfo, RedisModule_SetModuleOptions, RedisModule_SignalModifiedKey,
-    RedisModule_StringPtrLen, RedisModule_WrongArity, RedisModuleCallReply as CallReply,
-    RedisModuleCmdFunc as CmdFunc, RedisModuleCommand as CommandHandle,
-    RedisModuleCommandInfo as CommandInfo, RedisModuleCtx as Ctx, RedisModuleInfoCtx as InfoCtx,
-    RedisModuleInfoFunc as InfoFunc, RedisModuleKey as KeyHandle, RedisModuleServerInfoData as ServerInfo,
-    RedisModuleString as Str,
+    RedisModule_StringDMA, RedisModule_StringPtrLen, RedisModule_ValueLength, RedisModule_WrongArity,
+    RedisModuleCallReply as CallReply, RedisModuleCmdFunc as CmdFunc, RedisModuleCommand as CommandHandle,
+    RedisModuleCommandInfo as CommandInfo, RedisModuleConfigApplyFunc as ConfigApplyFunc,
+    RedisModuleConfigGetNumericFunc as ConfigGetNumericFunc,
+    RedisModuleConfigSetNumericFunc as ConfigSetNumericFunc, RedisModuleCtx as Ctx,
+    RedisModuleInfoCtx as InfoCtx, RedisModuleInfoFunc as InfoFunc, RedisModuleKey as KeyHandle,
+    RedisModuleServerInfoData as ServerInfo, RedisModuleString as Str,
 };
 
 /// Declares [`Api`] and how it is filled: functions that every supported server has as they are, later ones as options.
@@ -57,6 +61,7 @@ api! {
         create_command: RedisModule_CreateCommand =
             unsafe extern "C" fn(*mut Ctx, *const c_char, CmdFunc, *const c_char, c_int, c_int, c_int) -> c_int,
         create_string: RedisModule_CreateString = unsafe extern "C" fn(*mut Ctx, *const c_char, usize) -> *mut Str,
+        delete_key: RedisModule_DeleteKey = unsafe extern "C" fn(*mut KeyHandle) -> c_int,
         free_call_reply: RedisModule_FreeCallReply = unsafe extern "C" fn(*mut CallReply),
         free_server_info: RedisModule_FreeServerInfo = unsafe extern "C" fn(*mut Ctx, *mut ServerInfo),
         free_string: RedisModule_FreeString = unsafe extern "C" fn(*mut Ctx, *mut Str),
@@ -78,11 +83,18 @@ api! {
         reply_with_array: RedisModule_ReplyWithArray = unsafe extern "C" fn(*mut Ctx, c_long) -> c_int,
         reply_with_error: RedisModule_ReplyWithError = unsafe extern "C" fn(*mut Ctx, *const c_char) -> c_int,
         reply_with_long_long: RedisModule_ReplyWithLongLong = unsafe extern "C" fn(*mut Ctx, c_longlong) -> c_int,
+        reply_with_simple_string: RedisModule_ReplyWithSimpleString =
+            unsafe extern "C" fn(*mut Ctx, *const c_char) -> c_int,
+        reply_with_string_buffer: RedisModule_ReplyWithStringBuffer =
+            unsafe extern "C" fn(*mut Ctx, *const c_char, usize) -> c_int,
         server_info_get_field: RedisModule_ServerInfoGetFieldC =
             unsafe extern "C" fn(*mut ServerInfo, *const c_char) -> *const c_char,
         set_module_options: RedisModule_SetModuleOptions = unsafe extern "C" fn(*mut Ctx, c_int),
         signal_modified_key: RedisModule_SignalModifiedKey = unsafe extern "C" fn(*mut Ctx, *mut Str) -> c_int,
+        string_dma: RedisModule_StringDMA =
+            unsafe extern "C" fn(*mut KeyHandle, *mut usize, c_int) -> *mut c_char,
         string_ptr_len: RedisModule_StringPtrLen = unsafe extern "C" fn(*const Str, *mut usize) -> *const c_char,
+        value_length: RedisModule_ValueLength = unsafe extern "C" fn(*mut KeyHandle) -> usize,
         wrong_arity: RedisModule_WrongArity = unsafe extern "C" fn(*mut Ctx) -> c_int,
     }
     optional {
@@ -91,6 +103,19 @@ api! {
         set_abs_expire: RedisModule_SetAbsExpire = unsafe extern "C" fn(*mut KeyHandle, c_longlong) -> c_int,
         // Redis 7.0
         get_command: RedisModule_GetCommand = unsafe extern "C" fn(*mut Ctx, *const c_char) -> *mut CommandHandle,
+        load_configs: RedisModule_LoadConfigs = unsafe extern "C" fn(*mut Ctx) -> c_int,
+        register_numeric_config: RedisModule_RegisterNumericConfig = unsafe extern "C" fn(
+            *mut Ctx,
+            *const c_char,
+            c_longlong,
+            c_uint,
+            c_longlong,
+            c_longlong,
+            ConfigGetNumericFunc,
+            ConfigSetNumericFunc,
+            ConfigApplyFunc,
+            *mut c_void,
+        ) -> c_int,
         set_command_info: RedisModule_SetCommandInfo =
             unsafe extern "C" fn(*mut CommandHandle, *const CommandInfo) -> c_int,
         // Redis 7.2

@@ -68,6 +68,18 @@ impl<'c> Call<'c> {
         unsafe { (self.api.reply_with_long_long)(self.ctx, value) };
     }
 
+    /// Answers a string of any bytes.
+    pub(crate) fn reply_bytes(&self, bytes: &[u8]) {
+        // SAFETY: the context of the running command; pointer and length are of one slice, which is copied.
+        unsafe { (self.api.reply_with_string_buffer)(self.ctx, bytes.as_ptr().cast(), bytes.len()) };
+    }
+
+    /// Answers `OK`.
+    pub(crate) fn reply_ok(&self) {
+        // SAFETY: the context of the running command; the text is copied.
+        unsafe { (self.api.reply_with_simple_string)(self.ctx, c"OK".as_ptr()) };
+    }
+
     pub(super) fn reply_error(&self, error: Error) {
         match error {
             // SAFETY: the context of the running command.

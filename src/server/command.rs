@@ -7,10 +7,13 @@ use redis_module::raw::{
     REDISMODULE_CMD_ARG_MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL, REDISMODULE_CMD_KEY_ACCESS,
     REDISMODULE_CMD_KEY_RO, REDISMODULE_CMD_KEY_RW, REDISMODULE_CMD_KEY_UPDATE, REDISMODULE_ERR,
     REDISMODULE_OK, RedisModuleCommandArg, RedisModuleCommandArgType,
-    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
-    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE,
-    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
-    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, RedisModuleCommandHistoryEntry,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE as DOUBLE,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONE_OF,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as PURE_TOKEN,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING, RedisModuleCommandHistoryEntry,
     RedisModuleCommandInfo, RedisModuleCommandInfoVersion, RedisModuleCommandKeySpec,
     RedisModuleCommandKeySpec__bindgen_ty_1 as BeginSearch,
     RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 as BeginAtIndex,
@@ -63,8 +66,19 @@ pub(crate) struct Arg {
 #[derive(Clone, Copy)]
 pub(crate) enum ArgKind {
     Key,
+    Integer,
     Number,
     Text,
+    /// The word itself.
+    Word(&'static CStr),
+    /// The word, and a whole number after it.
+    IntegerAfter(&'static CStr),
+    /// One of several.
+    OneOf(&'static [Arg]),
+    /// Several, one after the other.
+    Group(&'static [Arg]),
+    /// As [`ArgKind::Group`], as often as one likes.
+    Groups(&'static [Arg]),
 }
 
 /// The category that all commands are in on servers that let a module add one.
@@ -179,20 +193,7 @@ fn with_command_info(description: &Description, use_it: impl FnOnce(*const Redis
         },
         end_of_keys,
     ];
-    // SAFETY: as for the keys.
-    let end_of_args = unsafe { std::mem::zeroed::<RedisModuleCommandArg>() };
-    let mut args: Vec<RedisModuleCommandArg> =
-        description.args.iter().map(|arg| command_arg(arg, end_of_args)).chain([end_of_args]).collect();
-    // Several groups of the same arguments are one block that repeats itself.
-    let block = RedisModuleCommandArg {
-        name: c"bucket".as_ptr(),
-        type_: RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
-        key_spec_index: -1,
-        flags: REDISMODULE_CMD_ARG_MULTIPLE as c_int,
-        subargs: args.as_mut_ptr(),
-        ..end_of_args
-    };
-    let mut blocks = [block, end_of_args];
+    let mut lists = Vec::new();
     let info = RedisModuleCommandInfo {
         version: &version,
         summary: description.summary.as_ptr(),
@@ -202,17 +203,46 @@ fn with_command_info(description: &Description, use_it: impl FnOnce(*const Redis
         tips: ptr::null(),
         arity: description.arity,
         key_specs: if first == 0 { ptr::null_mut() } else { key_specs.as_mut_ptr() },
-        args: if last < 0 { blocks.as_mut_ptr() } else { args.as_mut_ptr() },
+        args: command_args(description.args, &mut lists),
     };
     use_it(&info);
 }
 
-fn command_arg(arg: &Arg, rest: RedisModuleCommandArg) -> RedisModuleCommandArg {
-    let (type_, key_spec_index): (RedisModuleCommandArgType, _) = match arg.kind {
-        ArgKind::Key => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
-        ArgKind::Number => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE, -1),
-        ArgKind::Text => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, -1),
+/// The C form of a list of arguments, and of the lists within it; `lists` keeps them in memory.
+fn command_args(args: &[Arg], lists: &mut Vec<Vec<RedisModuleCommandArg>>) -> *mut RedisModuleCommandArg {
+    // SAFETY: for the server an entry of zeros ends the list, as in C.
+    let end = unsafe { std::mem::zeroed::<RedisModuleCommandArg>() };
+    let mut list: Vec<RedisModuleCommandArg> =
+        args.iter().map(|arg| command_arg(arg, end, lists)).chain([end]).collect();
+    // It stays in its place on the heap when the list of lists grows.
+    let first = list.as_mut_ptr();
+    lists.push(list);
+    first
+}
+
+fn command_arg(
+    arg: &Arg,
+    rest: RedisModuleCommandArg,
+    lists: &mut Vec<Vec<RedisModuleCommandArg>>,
+) -> RedisModuleCommandArg {
+    let no_key = RedisModuleCommandArg { name: arg.name.as_ptr(), key_spec_index: -1, ..rest };
+    let word = |word: &'static CStr| RedisModuleCommandArg { token: word.as_ptr(), ..no_key };
+    let mut group = |args| RedisModuleCommandArg { subargs: command_args(args, lists), ..no_key };
+    let mut multiple = 0;
+    let (type_, made): (RedisModuleCommandArgType, _) = match arg.kind {
+        ArgKind::Key => (KEY, RedisModuleCommandArg { key_spec_index: 0, ..no_key }),
+        ArgKind::Integer => (INTEGER, no_key),
+        ArgKind::Number => (DOUBLE, no_key),
+        ArgKind::Text => (STRING, no_key),
+        ArgKind::Word(text) => (PURE_TOKEN, word(text)),
+        ArgKind::IntegerAfter(text) => (INTEGER, word(text)),
+        ArgKind::OneOf(args) => (ONE_OF, group(args)),
+        ArgKind::Group(args) => (BLOCK, group(args)),
+        ArgKind::Groups(args) => {
+            multiple = REDISMODULE_CMD_ARG_MULTIPLE as c_int;
+            (BLOCK, group(args))
+        }
     };
-    let flags = if arg.optional { REDISMODULE_CMD_ARG_OPTIONAL as c_int } else { 0 };
-    RedisModuleCommandArg { name: arg.name.as_ptr(), type_, key_spec_index, flags, ..rest }
+    let optional = if arg.optional { REDISMODULE_CMD_ARG_OPTIONAL as c_int } else { 0 };
+    RedisModuleCommandArg { type_, flags: optional | multiple, ..made }
 }

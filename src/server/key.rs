@@ -1,11 +1,11 @@
-//! An open key, as far as a bucket needs one: two hash fields and an expiry.
+//! An open key, as far as a bucket needs one: two hash fields and an expiry; and the string that a bucket may replace.
 
 use std::ffi::{c_int, c_longlong};
-use std::ptr;
+use std::{ptr, slice};
 
 use redis_module::raw::{
-    REDISMODULE_HASH_NONE, REDISMODULE_KEYTYPE_EMPTY, REDISMODULE_KEYTYPE_HASH, REDISMODULE_READ,
-    REDISMODULE_WRITE, RedisModuleKey, RedisModuleString,
+    REDISMODULE_HASH_NONE, REDISMODULE_KEYTYPE_EMPTY, REDISMODULE_KEYTYPE_HASH, REDISMODULE_KEYTYPE_STRING,
+    REDISMODULE_OK, REDISMODULE_READ, REDISMODULE_WRITE, RedisModuleKey, RedisModuleString,
 };
 
 use super::{Call, Text};
@@ -24,6 +24,7 @@ pub(crate) enum Mode {
 pub(crate) enum KeyKind {
     Missing,
     Hash,
+    String,
     Other,
 }
 
@@ -50,6 +51,7 @@ impl<'c> Key<'c> {
         let kind = match unsafe { (call.api.key_type)(handle) } as isize {
             REDISMODULE_KEYTYPE_EMPTY => KeyKind::Missing,
             REDISMODULE_KEYTYPE_HASH => KeyKind::Hash,
+            REDISMODULE_KEYTYPE_STRING => KeyKind::String,
             _ => KeyKind::Other,
         };
         Key { call, name, handle, kind }
@@ -57,6 +59,41 @@ impl<'c> Key<'c> {
 
     pub(crate) fn kind(&self) -> KeyKind {
         self.kind
+    }
+
+    /// The bytes of a string of at most `longest` bytes; `None` for a longer one and for no string.
+    ///
+    /// Longer ones are not even looked at: to show its bytes, a server turns a compact string into one that takes more
+    /// memory, and leaves it so.
+    pub(crate) fn short_string(&self, longest: usize) -> Option<&[u8]> {
+        let api = self.call.api;
+        // SAFETY: an open key.
+        if self.kind != KeyKind::String || unsafe { (api.value_length)(self.handle) } > longest {
+            return None;
+        }
+        let mut len = 0;
+        // SAFETY: an open string, and a place for its length.
+        let start = unsafe { (api.string_dma)(self.handle, &mut len, REDISMODULE_READ as c_int) };
+        if start.is_null() {
+            return None;
+        }
+        // SAFETY: the server answered that `len` bytes are there. They stay while nobody writes to the key: this module's
+        // only way to, `delete`, takes the key away from whoever holds them.
+        Some(unsafe { slice::from_raw_parts(start.cast(), len) })
+    }
+
+    /// Deletes what is at the key, and replicates `DEL key`; the key then is a missing one.
+    ///
+    /// Nothing happens to one opened to read.
+    pub(crate) fn delete(mut self) -> Key<'c> {
+        let (api, ctx) = (self.call.api, self.call.ctx);
+        // SAFETY: an open key; the server refuses one that was not opened to write.
+        if unsafe { (api.delete_key)(self.handle) } == REDISMODULE_OK as c_int {
+            // SAFETY: a string, as the format says.
+            unsafe { (api.replicate)(ctx, c"DEL".as_ptr(), c"s".as_ptr(), self.name) };
+            self.kind = KeyKind::Missing;
+        }
+        self
     }
 
     /// The values of two fields, each `None` where there is no such field (or no hash).
@@ -88,7 +125,7 @@ impl<'c> Key<'c> {
     ///
     /// Nothing happens to a key of another type or one opened to read.
     pub(crate) fn hash_set(&self, fields: [&Text; 2], values: [&Text; 2]) {
-        if self.handle.is_null() || self.kind == KeyKind::Other {
+        if self.handle.is_null() || !matches!(self.kind, KeyKind::Missing | KeyKind::Hash) {
             return;
         }
         let api = self.call.api;

@@ -1,13 +1,15 @@
 //! Loading and unloading.
 
 use std::ffi::{CStr, CString, c_int};
+use std::slice;
 
 use redis_module::raw::{
     Export_RedisModule_Init, REDISMODULE_APIVER_1, REDISMODULE_ERR, REDISMODULE_OK,
     REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED, REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD,
-    RedisModuleCtx,
+    RedisModuleCtx, RedisModuleString,
 };
 
+use super::text::bytes_of;
 use super::{Api, panic};
 
 /// Valkey 9: without it CLUSTER MIGRATESLOTS refuses to run on a server that has the module loaded. The buckets are plain
@@ -20,16 +22,18 @@ pub(crate) struct Loader {
     pub(super) ctx: *mut RedisModuleCtx,
 }
 
-/// Runs `register` in the frame of the server's OnLoad; the answer is the server's status.
+/// Runs `register` in the frame of the server's OnLoad, with the arguments that the module is loaded with; the answer is the
+/// server's status.
 ///
 /// # Safety
-/// `ctx` is what the server passed to the running OnLoad.
+/// `ctx`, `argv` and `argc` are what the server passed to the running OnLoad.
 pub(crate) unsafe fn load(
     ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
     argc: c_int,
     name: &'static CStr,
     version: c_int,
-    register: fn(&Loader) -> Result<(), String>,
+    register: fn(&Loader, &[&[u8]]) -> Result<(), String>,
 ) -> c_int {
     // SAFETY: the caller's context, and a name that lives for ever.
     let status =
@@ -48,13 +52,14 @@ pub(crate) unsafe fn load(
     };
     panic::log_panics(api);
     let loader = Loader { api, ctx };
+    // SAFETY: the caller's arguments, which the server keeps until OnLoad returns.
+    let arguments = unsafe { arguments(api, argv, argc) };
     let mut registered = Err("a panic, see the line above".to_owned());
     // The answer of `contain` is an error reply, which nobody waits for here; `registered` stays as it is after a panic.
     let _ = panic::contain(|| {
         loader.set_options();
         loader.add_acl_category();
-        registered =
-            if argc == 0 { register(&loader) } else { Err("the module takes no arguments".to_owned()) };
+        registered = register(&loader, &arguments);
         Ok(())
     });
     match registered {
@@ -66,8 +71,27 @@ pub(crate) unsafe fn load(
     }
 }
 
+/// The bytes of the arguments, the module's path left out.
+///
+/// # Safety
+/// `argv` and `argc` are what the server passed to the running OnLoad, which lasts for `'a`.
+unsafe fn arguments<'a>(api: &Api, argv: *mut *mut RedisModuleString, argc: c_int) -> Vec<&'a [u8]> {
+    let Ok(argc @ 1..) = usize::try_from(argc) else {
+        return Vec::new(); // argv is null then
+    };
+    // SAFETY: the server passes `argc` strings.
+    let argv = unsafe { slice::from_raw_parts(argv, argc) };
+    // SAFETY: each is a live string for as long.
+    argv.iter().map(|&argument| unsafe { bytes_of(api, argument) }).collect()
+}
+
 /// What is left to do before the library is unmapped.
-pub(crate) fn unload() -> c_int {
+pub(crate) fn unload(unregister: fn()) -> c_int {
+    // Like a panic in a handler, one here must not reach the server.
+    let _ = panic::contain(|| {
+        unregister();
+        Ok(())
+    });
     panic::forget_hook();
     REDISMODULE_OK as c_int
 }
@@ -110,7 +134,12 @@ impl Loader {
 
 /// Exports the two functions that a server looks for in a module.
 macro_rules! export_module {
-    (name: $name:expr, version: $version:expr, register: $register:path,) => {
+    (
+        name: $name:expr,
+        version: $version:expr,
+        register: $register:path,
+        unregister: $unregister:path,
+    ) => {
         /// Called by the server to load the module.
         ///
         /// # Safety
@@ -119,11 +148,11 @@ macro_rules! export_module {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn RedisModule_OnLoad(
             ctx: *mut ::redis_module::raw::RedisModuleCtx,
-            _argv: *mut *mut ::redis_module::raw::RedisModuleString,
+            argv: *mut *mut ::redis_module::raw::RedisModuleString,
             argc: ::std::ffi::c_int,
         ) -> ::std::ffi::c_int {
             // SAFETY: called by the server, as said.
-            unsafe { $crate::server::load(ctx, argc, $name, $version, $register) }
+            unsafe { $crate::server::load(ctx, argv, argc, $name, $version, $register) }
         }
 
         /// Called by the server to unload the module.
@@ -132,7 +161,7 @@ macro_rules! export_module {
         pub extern "C" fn RedisModule_OnUnload(
             _ctx: *mut ::redis_module::raw::RedisModuleCtx,
         ) -> ::std::ffi::c_int {
-            $crate::server::unload()
+            $crate::server::unload($unregister)
         }
     };
 }

@@ -13,6 +13,7 @@
 mod api;
 mod call;
 mod command;
+mod config;
 mod info;
 mod key;
 mod load;
@@ -22,6 +23,7 @@ mod text;
 pub(crate) use api::Api;
 pub(crate) use call::Call;
 pub(crate) use command::{Arg, ArgKind, Command, Description};
+pub(crate) use config::NumericConfig;
 pub(crate) use info::{InfoSection, Report};
 pub(crate) use key::{Key, KeyKind, Mode};
 pub(crate) use load::{Loader, export_module, load, unload};

@@ -71,6 +71,12 @@ impl Bench {
     }
 }
 
+/// The server's clock: Unix time in ms.
+pub(crate) fn server_millis(bench: &mut Bench) -> i64 {
+    let (seconds, micros): (i64, i64) = bench.connection.ask("TIME");
+    seconds * 1000 + micros / 1000
+}
+
 /// A stretch of real time, to compare answers that it shortens.
 pub(crate) struct Timed(Instant);
 

@@ -256,9 +256,9 @@ fn a_bucket_that_fills_within_a_millisecond_is_still_there() {
 #[test]
 fn a_bucket_does_not_expire_before_it_is_full() {
     let mut bench = Bench::new();
-    let start = Instant::now();
     let timed = Timed::start();
     bench.take("k 1 0.1 1");
+    let start = Instant::now();
     harness::wait::until(Duration::from_secs(10), "two seconds to pass", || {
         if start.elapsed() >= Duration::from_secs(2) { Ok(()) } else { Err(format!("{:?}", start.elapsed())) }
     });

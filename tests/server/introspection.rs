@@ -16,6 +16,7 @@ fn commands_declare_their_flags_and_keys() {
         ("rl.takeall", &["write", "denyoom"], [1, -1, 4]),
         ("rl.give", &["write", "fast"], [1, 1, 1]),
         ("rl.charge", &["write", "denyoom", "fast"], [1, 1, 1]),
+        ("rl.hot", &["readonly", "loading", "stale"], [0, 0, 0]),
     ] {
         let reply: Vec<Vec<Value>> = bench.connection.ask(&format!("COMMAND INFO {command}"));
         let info = &reply[0];
@@ -23,7 +24,7 @@ fn commands_declare_their_flags_and_keys() {
         for flag in flags {
             assert!(declared.iter().any(|name| name == flag), "{command} lacks {flag}: {declared:?}");
         }
-        let known = ["write", "readonly", "denyoom", "fast"];
+        let known = ["write", "readonly", "denyoom", "fast", "loading", "stale"];
         let ours: Vec<&str> =
             declared.iter().map(String::as_str).filter(|flag| known.contains(flag)).collect();
         assert_eq!(ours.len(), flags.len(), "{command}: {declared:?}");
@@ -53,6 +54,7 @@ fn commands_are_documented() {
         ("rl.takeall", &["bucket"]),
         ("rl.give", &["key", "capacity", "rate", "amount"]),
         ("rl.charge", &["key", "capacity", "rate", "amount"]),
+        ("rl.hot", &["action"]),
     ] {
         let docs: HashMap<String, HashMap<String, Value>> =
             bench.connection.ask(&format!("COMMAND DOCS {command}"));
@@ -67,6 +69,47 @@ fn commands_are_documented() {
             .map(|argument| harness::redis::from_redis_value_ref(&argument["name"]).unwrap())
             .collect();
         assert_eq!(documented, names, "{command}");
+    }
+}
+
+/// An argument as `name:type`, with its word, `?` if it may be left out, `*` if it may come again, and what it consists of.
+fn outline(argument: &Value) -> String {
+    let fields: HashMap<String, Value> = harness::redis::from_redis_value_ref(argument).expect("a map");
+    let text = |field: &str| -> String {
+        fields.get(field).map_or(String::new(), |value| harness::redis::from_redis_value_ref(value).unwrap())
+    };
+    let list = |field: &str| -> Vec<Value> {
+        fields.get(field).map_or(Vec::new(), |value| harness::redis::from_redis_value_ref(value).unwrap())
+    };
+    let flags: Vec<String> = list("flags")
+        .iter()
+        .map(|flag| harness::redis::from_redis_value_ref(flag).unwrap())
+        .map(|flag: String| flag.replace("optional", "?").replace("multiple", "*"))
+        .collect();
+    let parts: Vec<String> = list("arguments").iter().map(outline).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!("({})", parts.join(" ")) };
+    format!("{}:{}{}{}{parts}", text("name"), text("type"), text("token"), flags.concat())
+}
+
+#[test]
+fn words_groups_and_alternatives_are_documented() {
+    if !server_version().has_redis(7, 0) {
+        return; // Redis 6.2 has no COMMAND DOCS.
+    }
+    let mut bench = Bench::new();
+    for (command, expected) in [
+        ("rl.takeall", "bucket:block*(key:key capacity:double rate:string cost:double)"),
+        (
+            "rl.hot",
+            "action:oneof?(list:block(denied:pure-tokenDENIED? count:integerCOUNT?) reset:pure-tokenRESET)",
+        ),
+    ] {
+        let docs: HashMap<String, HashMap<String, Value>> =
+            bench.connection.ask(&format!("COMMAND DOCS {command}"));
+        let arguments: Vec<Value> =
+            harness::redis::from_redis_value_ref(&docs[command]["arguments"]).unwrap();
+        let found: Vec<String> = arguments.iter().map(outline).collect();
+        assert_eq!(found, [expected], "{command}");
     }
 }
 
@@ -106,14 +149,6 @@ fn the_module_is_listed_with_its_version() {
     let parts: Vec<i64> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
     let number = parts[0] * 10_000 + parts[1] * 100 + parts[2];
     assert_eq!(of("ver", ours), Some(number.to_string()));
-}
-
-#[test]
-fn an_argument_to_the_module_is_refused_in_the_log() {
-    let panic = std::panic::catch_unwind(|| Server::builder().module_argument("cl-throttle").start());
-    let message = panic.expect_err("the server must not start");
-    let message = message.downcast_ref::<String>().expect("a message");
-    assert!(message.contains("the module takes no arguments"), "{message}");
 }
 
 #[test]

@@ -4,12 +4,7 @@ use std::collections::HashMap;
 
 use harness::Ask;
 
-use crate::bucket::{Bench, Timed, expire_at};
-
-fn server_millis(bench: &mut Bench) -> i64 {
-    let (seconds, micros): (i64, i64) = bench.connection.ask("TIME");
-    seconds * 1000 + micros / 1000
-}
+use crate::bucket::{Bench, Timed, expire_at, server_millis};
 
 #[test]
 fn a_bucket_is_a_hash_of_tokens_and_ts() {
@@ -47,8 +42,8 @@ fn a_script_and_the_module_share_a_bucket() {
 #[test]
 fn a_negative_balance_is_a_debt_that_refill_pays() {
     let mut bench = Bench::new();
-    let now = server_millis(&mut bench);
     let timed = Timed::start();
+    let now = server_millis(&mut bench);
     bench.connection.ask::<()>(&format!("HSET k tokens -3.5 ts {now}"));
     let reply = bench.take("k 10 1 1");
     assert_eq!(reply[..2], [0, 0]);

@@ -106,7 +106,7 @@ fn the_reply_is_the_same_in_resp3() {
 }
 
 /// Runs `line` between WATCH and EXEC, and says whether the transaction went through.
-fn survives(bench: &mut Bench, line: &str) -> bool {
+pub(crate) fn survives(bench: &mut Bench, line: &str) -> bool {
     let mut watcher = bench.server.connection();
     watcher.ask::<()>("WATCH k");
     bench.connection.ask::<Value>(line);

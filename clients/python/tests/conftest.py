@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import valkey.asyncio.cluster
 import valkey.cluster
 from server import HOST, Cluster, Server
 
-from redis_token_bucket import AsyncLimiter, Limit, Limiter, Policy
+from redis_token_bucket import AsyncLimiter, Limit, Limiter, Policy, Source
 
 CLIENTS: dict[tuple[str, str, str], Any] = {
     ("redis", "sync", "single"): redis.Redis,
@@ -87,6 +88,16 @@ class Awaited:
 
         return in_thread
 
+    async def connected(self, *tenants: str, at_once: int = 1) -> None:
+        """Until the servers answer for these tenants. To connect, a busy machine takes longer than a policy's timeout."""
+        deadline = time.monotonic() + 20
+        for tenant in tenants:
+            while True:
+                peeks = await asyncio.gather(*(self.peek(tenant, "search") for _ in range(at_once)))
+                if all(peek.source is Source.SERVER for peek in peeks):
+                    break
+                assert time.monotonic() < deadline, f"no answer for {tenant} within 20 s"
+
     async def close(self) -> None:
         for one in (self.limiter, self.client):
             closing = one.aclose() if hasattr(one, "aclose") else one.close()
@@ -125,4 +136,4 @@ def variants(**only: str) -> list[Any]:
 
 def policy(tenant: str = "1000 burst, 200/s", route: str = "50 burst, 20/s", **fields: Any) -> Policy:
     """Patient, because the machine may be busy."""
-    return Policy(Limit.parse(tenant), Limit.parse(route), **{"timeout_ms": 500, **fields})
+    return Policy(Limit.parse(tenant), Limit.parse(route), **{"timeout_ms": 5000, **fields})

@@ -60,6 +60,12 @@ def test_a_belief_refills_and_stops_at_the_capacity_of_the_shard() -> None:
     assert [one.believed(3, START + ms) for ms in (0, 64, 9000)] == [2, 6, 10]
 
 
+@pytest.mark.parametrize("capacity", ["10", "11", "10.5", "160"])
+def test_no_shard_of_an_uneven_capacity_is_fuller_than_another_that_is_full(capacity: str) -> None:
+    cut = bucket(f"{capacity} burst, 10/s", shards=4)
+    assert len({cut.fullness(index, START) for index in range(4)}) == 1
+
+
 def test_two_different_shards_are_chosen_each_as_often_as_any_other_and_the_fuller_first() -> None:
     chosen: Counter[int] = Counter()
     for _ in range(10_000):

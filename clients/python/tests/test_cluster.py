@@ -81,6 +81,7 @@ async def test_a_node_that_hangs_and_is_replaced_is_left(
     kept = next(
         name for name in names if own_cluster.owner(keys.slot(keys.tenant_keys(name, 1)[0])) is own_cluster.nodes[1]
     )
+    await limiter.connected(lost, kept)
     for name in (lost, kept):
         assert (await limiter.authorize(name, "search")).source is Source.SERVER
     own_cluster.nodes[0].freeze()
@@ -104,6 +105,7 @@ async def test_a_node_that_dies_and_is_replaced_is_left(
         for name in (f"{tenant}-{number}" for number in range(60))
         if own_cluster.owner(keys.slot(keys.tenant_keys(name, 1)[0])) is own_cluster.nodes[0]
     )
+    await limiter.connected(name)
     assert (await limiter.authorize(name, "search")).source is Source.SERVER
     own_cluster.nodes[0].kill()
     start = time.monotonic()
@@ -124,6 +126,7 @@ async def test_a_cell_on_a_node_that_hangs_costs_the_tenant_nothing(
     db = next(name for name in names if own_cluster.owner(keys.slot(keys.cell_keys(name, 1)[0])) is third)
     limits = policy(route="9 burst, 1/h", cell=Cell(db, Limit(9, 1)), timeout_ms=100, on_failure=OnFailure.CLOSED)
     limiter = make(variant, second.port, limits)
+    await limiter.connected(name)
     assert (await limiter.authorize(name, "search")).allowed
     third.freeze()
     start = time.monotonic()

@@ -119,6 +119,7 @@ async def test_shards_add_up_to_the_limit(make: Make, variant: Variant, port: in
 @every_kind
 async def test_many_at_once_get_exactly_the_capacity(make: Make, variant: Variant, port: int, tenant: str) -> None:
     limiter = make(variant, port, policy(route="20 burst, 1/h", denial_cache=False))
+    await limiter.connected(tenant, at_once=60)
     decisions = await asyncio.gather(*(limiter.authorize(tenant, "search") for _ in range(60)))
     assert {decision.source for decision in decisions} == {Source.SERVER}
     assert sum(decision.allowed for decision in decisions) == 20

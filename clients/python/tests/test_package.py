@@ -11,8 +11,9 @@ from server import HOST, ROOT, Server
 
 USE = """
 import redis
-from redis_token_bucket import Limit, Limiter, Policy
-limiter = Limiter(redis.Redis({host!r}, {port}), Policy(Limit.parse("9 burst, 1/h"), Limit.parse("2 burst, 1/h")))
+from redis_token_bucket import Limit, Limiter, OnFailure, Policy
+policy = Policy(Limit.parse("9 burst, 1/h"), Limit.parse("2 burst, 1/h"), timeout_ms=5000, on_failure=OnFailure.CLOSED)
+limiter = Limiter(redis.Redis({host!r}, {port}), policy)
 print([limiter.authorize({tenant!r}, "search").allowed for _ in range(3)])
 """
 

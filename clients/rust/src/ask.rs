@@ -41,12 +41,12 @@ impl Request {
 
     /// The shards to ask, in order.
     pub(crate) fn pair_shards(&self) -> (u32, Option<u32>) {
-        choose(self.fit, |shard| self.believed(shard))
+        choose(self.fit, |shard| self.fullness(shard))
     }
 
-    /// How many tokens both buckets of a shard are believed to hold.
-    pub(crate) fn believed(&self, shard: u32) -> f64 {
-        self.tenant().believed(shard, self.came).min(self.route().believed(shard, self.came))
+    /// How full both buckets of a shard are believed to be.
+    pub(crate) fn fullness(&self, shard: u32) -> f64 {
+        self.tenant().fullness(shard, self.came).min(self.route().fullness(shard, self.came))
     }
 
     /// The command that takes from both buckets of a shard.
@@ -72,9 +72,9 @@ impl Request {
 }
 
 /// The shards of one bucket to ask, in order; see [`two_shards`].
-pub(crate) fn choose(count: u32, believed: impl Fn(u32) -> f64) -> (u32, Option<u32>) {
+pub(crate) fn choose(count: u32, fullness: impl Fn(u32) -> f64) -> (u32, Option<u32>) {
     // No random numbers for what is nearly always one.
-    if count == 1 { (0, None) } else { two_shards(count, &mut fastrand::Rng::new(), believed) }
+    if count == 1 { (0, None) } else { two_shards(count, &mut fastrand::Rng::new(), fullness) }
 }
 
 /// Of two buckets the one with fewer tokens left.
@@ -91,7 +91,7 @@ struct Shards {
 impl Request {
     fn shards(&self) -> Shards {
         let cell =
-            self.cell().map_or((0, None), |(cell, fit)| choose(fit, |shard| cell.believed(shard, self.came)));
+            self.cell().map_or((0, None), |(cell, fit)| choose(fit, |shard| cell.fullness(shard, self.came)));
         Shards { pair: self.pair_shards(), cell }
     }
 

@@ -79,9 +79,10 @@ impl Known {
         self.shards[shard as usize].slot
     }
 
-    /// How many tokens the shard is believed to hold.
-    pub(crate) fn believed(&self, index: u32, shard: Shard<'_>, now: u64) -> f64 {
-        believed(self.news(index).seen, shard, now)
+    /// How full the shard is believed to be, in tokens, less what its part of an uneven capacity has more than the smallest:
+    /// counted in, a tenant far below its limit would always ask its first shards.
+    pub(crate) fn fullness(&self, index: u32, shard: Shard<'_>, now: u64) -> f64 {
+        believed(self.news(index).seen, shard, now) - shard.surplus()
     }
 
     /// Remembers what a shard answered to a take of `cost`.
@@ -263,6 +264,17 @@ mod tests {
 
     fn denied(ms: u64) -> BucketReply {
         BucketReply { outcome: Outcome::RetryAfter(ms), remaining: 0, reset_after_ms: 1000 }
+    }
+
+    #[test]
+    fn no_shard_of_an_uneven_capacity_is_fuller_than_another_that_is_full() {
+        for capacity in ["10", "11", "10.5", "160"] {
+            let limit: Limit = format!("{capacity} burst, 10/s").parse().unwrap();
+            let known = Known::new((0..4).map(|index| format!("{{acme#{index}.0}}:rl:search:{index}")));
+            let fullness = |index| known.fullness(index, limit.shard(index, 4).unwrap(), START);
+            let all = [0, 1, 2, 3].map(fullness);
+            assert!(all.iter().all(|one| *one == all[3]), "{capacity} over 4: {all:?}");
+        }
     }
 
     #[test]

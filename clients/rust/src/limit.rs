@@ -203,6 +203,11 @@ impl Shard<'_> {
         if fraction != 0 && u64::from(self.index) == more { tokens + fraction as f64 / 1e9 } else { tokens }
     }
 
+    /// What this shard holds more than the smallest, at most a token.
+    pub(crate) fn surplus(&self) -> f64 {
+        self.tokens() - Shard { index: self.count - 1, ..*self }.tokens()
+    }
+
     /// Tokens per millisecond, nearly.
     pub(crate) fn per_ms(&self) -> f64 {
         self.limit.per_ms / f64::from(self.count)

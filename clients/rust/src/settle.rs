@@ -37,9 +37,9 @@ impl Limiter {
     /// Gives or charges `request.cost` on all buckets of a request.
     pub(crate) async fn settle(&self, verb: Verb, request: &Request) -> Result<Quota, Failure> {
         let now = request.came;
-        let shard = settled_shard(verb, request.policy.shards, |shard| request.believed(shard));
+        let shard = settled_shard(verb, request.policy.shards, |shard| request.fullness(shard));
         let cell = request.cell().map(|(cell, _)| {
-            (cell, settled_shard(verb, cell.known.shards(), |shard| cell.believed(shard, now)))
+            (cell, settled_shard(verb, cell.known.shards(), |shard| cell.fullness(shard, now)))
         });
         let (tenant, route) = (request.tenant(), request.route());
         let (tenant_reply, route_reply, cell_reply) = tokio::join!(
@@ -71,8 +71,8 @@ impl Limiter {
 }
 
 /// The shard to settle on, of two at random: the emptier for a gift, so that it does not overflow; the fuller for a charge.
-fn settled_shard(verb: Verb, count: u32, believed: impl Fn(u32) -> f64) -> u32 {
-    let (fuller, emptier) = choose(count, believed);
+fn settled_shard(verb: Verb, count: u32, fullness: impl Fn(u32) -> f64) -> u32 {
+    let (fuller, emptier) = choose(count, fullness);
     match verb {
         Verb::Give => emptier.unwrap_or(fuller),
         _ => fuller,

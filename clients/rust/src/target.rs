@@ -61,8 +61,8 @@ impl<'a> Target<'a> {
         Bucket { key: self.known.key(index), shard: self.shard(index) }
     }
 
-    pub(crate) fn believed(&self, index: u32, now: u64) -> f64 {
-        self.known.believed(index, self.shard(index), now)
+    pub(crate) fn fullness(&self, index: u32, now: u64) -> f64 {
+        self.known.fullness(index, self.shard(index), now)
     }
 
     pub(crate) fn saw(&self, index: u32, cost: u64, reply: &BucketReply, now: u64) {

@@ -17,6 +17,8 @@ CLOSED_RETRY_MS = 1000
 """When to try again after a denial by a closed failure policy: a second is the least that HTTP can say."""
 
 Answer = list[object] | Failure
+Buckets = tuple[Bucket, ...]
+"""Asked together: the tenant-wide and the route bucket, or the cell's."""
 T = TypeVar("T")
 
 _LOCAL = Lock()
@@ -58,37 +60,35 @@ class Request:
 
     def decide(self) -> Steps[Decision]:
         """Takes from all buckets or from none."""
-        pair, cell, now = self._pair_shards(), self._cell_shards(), self.clock()
+        pair, cell = (self.tenant, self.route), (self.cell,) if self.cell else ()
+        pair_shards, cell_shards = self._order(pair), self._order(cell)
         # From a cell that is known to deny it is not worth taking the tenant's tokens and giving them back.
-        held = _all_hold(pair, lambda shard: self._pair_held(shard, now)) or _all_hold(
-            cell, lambda shard: self._cell_held(shard, now)
-        )
+        held = self._held_by_all(pair, pair_shards) or self._held_by_all(cell, cell_shards)
         if held:
             return self._denied(held)
-        answer = yield from _first_granted(pair, lambda shard: self._pair_held(shard, self.clock()), self._ask_pair)
+        answer = yield from self._first_granted(pair, pair_shards)
         if answer is None:
-            return self._decide_alone([self.tenant, self.route, *([self.cell] if self.cell else [])], None)
+            return self._decide_alone([*pair, *cell], None)
         if isinstance(answer, Denied):
             return self._denied(answer)
-        if self.cell is None:
+        if not cell:
             return self._allowed(answer.quota, Source.SERVER)
         shard, quota = answer
-        answer = yield from _first_granted(cell, lambda shard: self._cell_held(shard, self.clock()), self._ask_cell)
+        answer = yield from self._first_granted(cell, cell_shards)
         if isinstance(answer, Granted):
             return self._allowed(quota, Source.SERVER)
-        decision = self._denied(answer) if answer else self._decide_alone([self.cell], quota)
+        decision = self._denied(answer) if answer else self._decide_alone([*cell], quota)
         if self.takes and decision.reason is not None:
-            gifts = [bucket.call("RL.GIVE", shard, self.cost) for bucket in (self.tenant, self.route)]
-            yield Send(gifts, background=True)
+            yield Send([bucket.call("RL.GIVE", shard, self.cost) for bucket in pair], background=True)
         return decision
 
     def settle(self, verb: str) -> Steps[Quota | Failure]:
         """Gives or charges the cost on all buckets; of the shards a gift goes to the emptier, so that it does not overflow."""
         order = -1 if verb == "RL.GIVE" else 0
-        pair = self._pair_shards()[order]
+        pair = self._order((self.tenant, self.route))[order]
         targets = [(self.tenant, pair), (self.route, pair)]
         if self.cell:
-            targets.append((self.cell, self._cell_shards()[order]))
+            targets.append((self.cell, self._order((self.cell,))[order]))
         answers = yield Send([bucket.call(verb, shard, self.cost) for bucket, shard in targets])
         quotas: list[Quota | Failure] = []
         for (bucket, shard), answer in zip(targets, answers, strict=True):
@@ -103,36 +103,50 @@ class Request:
                 return quota
         return _tighter(*(quota for quota in quotas[:2] if isinstance(quota, Quota)))
 
-    def _pair_shards(self) -> list[int]:
-        now, buckets = self.clock(), (self.tenant, self.route)
-        return two_shards(self.tenant.fit, lambda shard: min(bucket.believed(shard, now) for bucket in buckets))
+    def _order(self, buckets: Buckets) -> list[int]:
+        """Which shards to ask, in order."""
+        if not buckets:
+            return []
+        now = self.clock()
+        return two_shards(buckets[0].fit, lambda shard: min(bucket.fullness(shard, now) for bucket in buckets))
 
-    def _cell_shards(self) -> list[int]:
-        cell, now = self.cell, self.clock()
-        return two_shards(cell.fit, lambda shard: cell.believed(shard, now)) if cell else []
-
-    def _pair_held(self, shard: int, now: float) -> Denied | None:
+    def _held(self, buckets: Buckets, shard: int) -> Denied | None:
+        """The denial by this shard that still holds: of several buckets' the one that lasts longest."""
         if not self.policy.denial_cache or not self.takes:
             return None
-        held = [self.tenant.held(shard, self.cost, now), self.route.held(shard, self.cost, now)]
-        return max(filter(None, held), key=lambda denied: denied.wait, default=None)
+        now = self.clock()
+        denials = [bucket.held(shard, self.cost, now) for bucket in buckets]
+        return max(filter(None, denials), key=lambda denied: denied.wait, default=None)
 
-    def _cell_held(self, shard: int, now: float) -> Denied | None:
-        if not self.policy.denial_cache or not self.takes or self.cell is None:
-            return None
-        return self.cell.held(shard, self.cost, now)
+    def _held_by_all(self, buckets: Buckets, shards: list[int]) -> Denied | None:
+        """If all of these shards still deny, the denial that is over sooner."""
+        denials = [self._held(buckets, shard) for shard in shards]
+        return min(filter(None, denials), key=lambda denied: denied.wait, default=None) if all(denials) else None
 
-    def _ask_pair(self, shard: int) -> Steps[Granted | Denied | None]:
-        buckets = (self.tenant, self.route)
-        if self.takes:
-            tenant, route = (bucket.call("", shard, self.cost) for bucket in buckets)
-            [answer] = yield Send([Call(tenant.slot, ("RL.TAKEALL", *tenant.args, *route.args))])
+    def _first_granted(self, buckets: Buckets, shards: list[int]) -> Steps[Granted | Denied | None]:
+        """Asks one shard after the other until one allows; otherwise the denial that is over sooner.
+
+        None if the first gave no answer. One shard that denied is an answer, though the other gave none.
+        """
+        best: Denied | None = None
+        for shard in shards:
+            answer = self._held(buckets, shard) or (yield from self._ask(buckets, shard))
+            if not isinstance(answer, Denied):
+                return answer or best
+            best = answer if best is None or answer.wait < best.wait else best
+        return best
+
+    def _ask(self, buckets: Buckets, shard: int) -> Steps[Granted | Denied | None]:
+        if self.takes and len(buckets) > 1:
+            calls = [bucket.call("", shard, self.cost) for bucket in buckets]
+            [answer] = yield Send([Call(calls[0].slot, ("RL.TAKEALL", *(arg for call in calls for arg in call.args)))])
             # Of an answer that is not one, the failure or what it is instead is read, and reported.
-            answers = answer[2:] if isinstance(answer, list) and len(answer) == 4 else [answer]
+            answers = answer[2:] if isinstance(answer, list) and len(answer) == 2 + len(buckets) else [answer]
         else:
-            answers = yield Send([bucket.call("RL.PEEK", shard, self.cost) for bucket in buckets])
+            verb = "RL.TAKE" if self.takes else "RL.PEEK"
+            answers = yield Send([bucket.call(verb, shard, self.cost) for bucket in buckets])
         replies = [reply for reply in map(self._read, answers) if isinstance(reply, Reply)]
-        if len(replies) != 2:
+        if len(replies) != len(buckets):
             return None
         now, quotas = self.clock(), []
         denials: list[Denied] = []
@@ -141,15 +155,6 @@ class Request:
             quotas.append(bucket.quota(shard, reply))
             denials += filter(None, [bucket.denied(shard, reply)])
         return max(denials, key=lambda denied: denied.wait) if denials else Granted(shard, _tighter(*quotas))
-
-    def _ask_cell(self, shard: int) -> Steps[Granted | Denied | None]:
-        assert self.cell is not None
-        [answer] = yield Send([self.cell.call("RL.TAKE" if self.takes else "RL.PEEK", shard, self.cost)])
-        reply = self._read(answer)
-        if isinstance(reply, Failure):
-            return None
-        self.cell.saw(shard, self.cost, reply, self.clock())
-        return self.cell.denied(shard, reply) or Granted(shard, self.cell.quota(shard, reply))
 
     def _read(self, answer: object) -> Reply | Failure:
         """The reply of one bucket; a failure is reported."""
@@ -195,28 +200,6 @@ class Request:
         return Decision(*self.name, self.cost, reason, retry_ms, self.policy.shadow, soft, source, quota)
 
 
-def _all_hold(shards: list[int], held: Callable[[int], Denied | None]) -> Denied | None:
-    """If all of these shards still deny, the denial that is over sooner."""
-    denials = [held(shard) for shard in shards]
-    return min(filter(None, denials), key=lambda denied: denied.wait, default=None) if all(denials) else None
-
-
-def _first_granted(
-    shards: list[int], held: Callable[[int], Denied | None], ask: Callable[[int], Steps[Granted | Denied | None]]
-) -> Steps[Granted | Denied | None]:
-    """Asks one shard after the other until one allows; otherwise the denial that is over sooner.
-
-    None if the first gave no answer. One shard that denied is an answer, though the other gave none.
-    """
-    best: Denied | None = None
-    for shard in shards:
-        answer = held(shard) or (yield from ask(shard))
-        if not isinstance(answer, Denied):
-            return answer or best
-        best = answer if best is None or answer.wait < best.wait else best
-    return best
-
-
-def _tighter(tenant: Quota, route: Quota) -> Quota:
-    """Of two buckets the one with fewer tokens left."""
-    return tenant if tenant.remaining < route.remaining else route
+def _tighter(*quotas: Quota) -> Quota:
+    """The bucket with fewer tokens left; of equals the last, which is the route's."""
+    return min(reversed(quotas), key=lambda quota: quota.remaining)

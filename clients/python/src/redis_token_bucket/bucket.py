@@ -73,6 +73,13 @@ class Bucket:
         shard, news = self.shards[index], self.memory.news[index]
         return shard.tokens if news is None else min(shard.tokens, news.remaining + (now - news.at) * shard.per_ms)
 
+    def fullness(self, index: int, now: float) -> float:
+        """The same for comparing shards, less what this one's part of an uneven capacity has more than the smallest.
+
+        Counted in, a tenant far below its limit would always ask its first shards.
+        """
+        return self.believed(index, now) - (self.shards[index].tokens - self.shards[-1].tokens)
+
     def held(self, index: int, cost: int, now: float) -> Denied | None:
         """The denial that still holds, if an earlier answer says that `cost` is not there yet.
 
@@ -125,7 +132,7 @@ class Bucket:
         return reply, take
 
 
-def two_shards(fit: int, believed: Callable[[int], float]) -> list[int]:
+def two_shards(fit: int, fullness: Callable[[int], float]) -> list[int]:
     """Which shards to ask, in order: two at random, the one believed fuller first; the only one, if there is one.
 
     With one random shard per call, some run dry while others are full. Looking at two and asking the fuller evens them out
@@ -133,4 +140,4 @@ def two_shards(fit: int, believed: Callable[[int], float]) -> list[int]:
     """
     if fit == 1:
         return [0]
-    return sorted(random.sample(range(fit), 2), key=believed, reverse=True)
+    return sorted(random.sample(range(fit), 2), key=fullness, reverse=True)

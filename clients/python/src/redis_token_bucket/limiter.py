@@ -15,10 +15,13 @@ from .decision import Decision, Failure, Quota, Scope
 from .errors import RequestError, Unavailable
 from .keys import cell_keys, route_keys, tenant_keys
 from .limit import MAX_TOKENS, shards_that_hold
-from .policy import MAX_TIMEOUT_MS, Policy
+from .policy import Policy
 
 REMEMBERED = 65_536
 """How many routes, and as many tenants and cells, are remembered."""
+
+GIVE_BACK_S = 0.5
+"""For how long tokens that go back are tried to be delivered."""
 
 T = TypeVar("T")
 _log = logging.getLogger("redis_token_bucket")
@@ -158,7 +161,7 @@ class Limiter(_Limiter):
         """In a thread, so that a decision that is out of time does not lose tokens; waited for while there is time."""
 
         def give() -> None:
-            until = time.monotonic() + MAX_TIMEOUT_MS / 1000
+            until = time.monotonic() + GIVE_BACK_S
             _report(request, [self._connections.send(call, until) for call in send.calls])
 
         thread = threading.Thread(target=give, name="redis-token-bucket-give")
@@ -228,7 +231,7 @@ class AsyncLimiter(_Limiter):
         """In a task, so that a decision that is out of time does not lose tokens; waited for while there is time."""
 
         async def give() -> None:
-            until = time.monotonic() + MAX_TIMEOUT_MS / 1000
+            until = time.monotonic() + GIVE_BACK_S
             _report(request, await asyncio.gather(*(self._connections.send(call, until) for call in send.calls)))
 
         task = asyncio.create_task(give())
@@ -242,7 +245,7 @@ def _now_ms() -> float:
 
 
 def _deadline(request: Request) -> float:
-    return time.monotonic() + min(request.policy.timeout_ms, MAX_TIMEOUT_MS) / 1000
+    return time.monotonic() + request.policy.timeout_ms / 1000
 
 
 def _report(request: Request, answers: list[Answer]) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 
 from .limit import Limit
 
-MAX_TIMEOUT_MS = 500
-
 
 class OnFailure(str, Enum):
     """What to answer when Redis cannot within the timeout."""
@@ -51,7 +49,7 @@ class Policy:
     shards: int = 1
     """How many shards the tenant's buckets are cut into: 1 for all but a tenant too big for one node."""
     timeout_ms: float = 50
-    """How long to wait for Redis, all round trips of a decision together; at most 500."""
+    """How long to wait for Redis, all round trips of a decision together."""
     on_failure: OnFailure = OnFailure.OPEN
     """What to answer when Redis does not."""
     shadow: bool = False
