@@ -18,6 +18,8 @@ const COMMANDS: &[&[&str]] = &[
     ],
     &["RL.GIVE KEY 10 1/7d 0.000001", "RL.GIVE KEY 10 1/7d -1"],
     &["RL.CHARGE KEY 10 1000000 1", "RL.CHARGE string 10 1 1"],
+    &["CL.THROTTLE KEY 15 1000 1", "CL.THROTTLE {KEY} 0 1 3600", "CL.THROTTLE KEY 15 30 x"],
+    &["RL.HOT", "RL.HOT DENIED COUNT 3", "RL.HOT COUNT 0"],
 ];
 
 const BATCH: usize = 1000;
@@ -64,7 +66,7 @@ fn no_call_leaves_memory_behind() {
         Err(_) => 50_000,
     };
     for ways in COMMANDS {
-        let server = Server::start();
+        let server = Server::builder().module_arguments("cl-throttle yes").start();
         let mut connection = server.connection();
         connection.ask::<()>("SET string 1");
         if ways[0].starts_with("RL.GIVE") {

@@ -11,6 +11,10 @@ pub(crate) enum Form {
     Settle,
     /// `key capacity rate cost [key capacity rate cost ...]`
     Stack,
+    /// `key max_burst count period [quantity]`
+    Throttle,
+    /// `[DENIED] [COUNT n]` or `RESET`
+    Hot,
 }
 
 /// A command, and what is known of its replies.
@@ -34,6 +38,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command { name: "RL.TAKEALL", form: Form::Stack, shape: stack, takes: true, keeps_bound: true },
     Command { name: "RL.GIVE", form: Form::Settle, shape: settled, takes: false, keeps_bound: false },
     Command { name: "RL.CHARGE", form: Form::Settle, shape: settled, takes: false, keeps_bound: true },
+    Command { name: "CL.THROTTLE", form: Form::Throttle, shape: throttle, takes: true, keeps_bound: false },
+    Command { name: "RL.HOT", form: Form::Hot, shape: hot, takes: false, keeps_bound: false },
 ];
 
 /// The largest integer in a reply.
@@ -88,4 +94,36 @@ fn stack(reply: &Value) -> Result<Verdict, String> {
     }
     let sound = retry == longest.unwrap_or(-1) && (allowed == 1) == (retry == 0) && !buckets.is_empty();
     if sound { Ok(allowed == 1) } else { Err("the stack and its buckets disagree".to_owned()) }
+}
+
+fn throttle(reply: &Value) -> Result<Verdict, String> {
+    let [limited, limit, remaining, retry, reset] = integers(items(reply)?)?;
+    // Allowed and never are both -1.
+    let sound = (0..=1).contains(&limited)
+        && (0..=limit).contains(&remaining)
+        && (-1..=MAX).contains(&retry)
+        && (0..=MAX).contains(&reset)
+        && (limited == 1 || retry == -1);
+    if sound { Ok(limited == 0) } else { Err("an integer is out of range".to_owned()) }
+}
+
+fn hot(reply: &Value) -> Result<Verdict, String> {
+    if let Value::Okay = reply {
+        return Ok(true);
+    }
+    if let Value::SimpleString(text) = reply {
+        return if text == "OK" { Ok(true) } else { Err("not OK".to_owned()) };
+    }
+    let mut last = i64::MAX;
+    for entry in items(reply)? {
+        let [Value::BulkString(key), numbers @ ..] = items(entry)? else { return Err("no key".to_owned()) };
+        let [count, error, key_len] = integers(numbers)?;
+        let sound =
+            (1..=last).contains(&count) && (0..=count).contains(&error) && key_len >= key.len() as i64;
+        if !sound {
+            return Err("an entry is out of order or range".to_owned());
+        }
+        last = count;
+    }
+    Ok(true)
 }

@@ -181,17 +181,36 @@ impl Generator {
         let buckets = match command.form {
             Form::Stack if self.one_in(50) => 60 + self.below(10),
             Form::Stack => 1 + self.below(4),
-            _ => 1,
+            Form::Take | Form::Settle => 1,
+            Form::Throttle | Form::Hot => 0,
         };
         for _ in 0..buckets {
             argv.extend([self.key(), self.number(), self.rate(), self.number()]);
+        }
+        if command.form == Form::Throttle {
+            argv.extend([self.key(), self.integer(), self.integer(), self.integer(), self.integer()]);
+            argv.truncate(5 + self.below(2));
+        }
+        if command.form == Form::Hot {
+            let words = *self.choose(&[
+                "",
+                "DENIED",
+                "COUNT 5",
+                "DENIED COUNT 1024",
+                "RESET",
+                "COUNT",
+                "COUNT 0",
+                "RESET 1",
+            ]);
+            argv.extend(words.split_whitespace().map(Vec::from));
         }
         if command.form == Form::Take && self.one_in(4) {
             argv.pop();
         }
         if self.one_in(30) {
             match self.below(2) {
-                0 => drop(argv.pop()),
+                // A command without its name is none, and gets no reply.
+                0 => argv.truncate(1.max(argv.len() - 1)),
                 _ => argv.push(self.bytes()),
             }
         }
@@ -248,6 +267,7 @@ impl Generator {
     fn other(&mut self) -> Call {
         let line = *self.choose(&[
             "SET K V",
+            "SET K ARRIVAL",
             "APPEND K V",
             "RPUSH K V V",
             "SADD K V",
@@ -314,6 +334,9 @@ impl Generator {
             "CONFIG SET appendonly no",
             "CONFIG SET maxmemory-samples 1",
             "CONFIG RESETSTAT",
+            "CONFIG SET rl.hot-keys 0",
+            "CONFIG SET rl.hot-keys 5",
+            "CONFIG SET rl.hot-keys 64",
             "CONFIG REWRITE",
             "CLIENT TRACKING on BCAST",
             "CLIENT TRACKING off",
@@ -348,13 +371,15 @@ impl Generator {
         self.filled(line)
     }
 
-    /// A line with its capitals replaced: K a key, V any bytes, S what may stand in a field, NOW about the time.
+    /// A line with its capitals replaced: K a key, V any bytes, S what may stand in a field, NOW about the time in ms,
+    /// ARRIVAL the same in ns, as redis-cell keeps it.
     fn filled(&mut self, line: &str) -> Call {
         let word = |word: &str| match word {
             "K" => self.key(),
             "V" => self.bytes(),
             "S" => self.field(),
             "NOW" => self.now(),
+            "ARRIVAL" => [self.now(), b"000000".to_vec()].concat(),
             word => word.into(),
         };
         Call { argv: line.split(' ').map(word).collect(), expect: Expect::Any }
@@ -376,6 +401,26 @@ impl Generator {
             2..8 => self.rng.u32(1..20).to_string().into_bytes(),
             _ => (*self.choose(NUMBERS)).into(),
         }
+    }
+
+    fn integer(&mut self) -> Vec<u8> {
+        (*self.choose(&[
+            "1",
+            "2",
+            "5",
+            "10",
+            "30",
+            "60",
+            "1000",
+            "0",
+            "-1",
+            "-5",
+            "3600",
+            "9223372036854775807",
+            "x",
+            "1.5",
+        ]))
+        .into()
     }
 
     pub(crate) fn rate(&mut self) -> Vec<u8> {

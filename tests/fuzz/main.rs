@@ -28,7 +28,11 @@ fn no_command_breaks_an_invariant() {
     let seed = setting("RL_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed} (RL_SEED={seed} repeats it)");
 
-    let mut master = Server::builder().tcp().config("repl-ping-replica-period", "3600").start();
+    let mut master = Server::builder()
+        .tcp()
+        .module_arguments("cl-throttle yes hot-keys 8")
+        .config("repl-ping-replica-period", "3600")
+        .start();
     let replica = Server::builder().start_replica_of(&master);
     let mut connections =
         [master.connection(), master.connection_resp3(), master.connection(), master.connection_resp3()];
