@@ -31,7 +31,7 @@ test-clients: ## Test the Python and the Node helper (what they need goes into t
 	clients/python/test.sh
 	clients/node/test.sh
 
-test-matrix: servers ## Run the server tests on every supported server
+test-matrix: servers ## Run the server tests on every supported server (or on SERVERS="redis-6.2.14 ...")
 	@scripts/matrix
 
 fuzz: setup ## Fuzz numbers, requests, stored fields and decisions for SECONDS=60 in all

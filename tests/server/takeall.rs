@@ -335,6 +335,23 @@ fn a_crash_leaves_no_stack_half_taken() {
 }
 
 #[test]
+fn long_keys_that_differ_in_their_last_byte_are_told_apart() {
+    let mut bench = Bench::new();
+    let key = |last: usize| format!("{}{last:02}", "k".repeat(100_000));
+    let mut stack = |lasts: &[usize]| {
+        let mut command = cmd("RL.TAKEALL");
+        for &last in lasts {
+            command.arg(key(last)).arg(&["10", "1/h", "1"]);
+        }
+        command.query::<StackReply>(&mut bench.connection)
+    };
+    let all: Vec<usize> = (0..64).collect();
+    assert_eq!(stack(&all).expect("different keys").allowed, 1);
+    let error = stack(&[&all[..63], &[7]].concat()).expect_err("a key is there twice");
+    assert_eq!(error.detail(), Some("a key is given twice"));
+}
+
+#[test]
 fn a_stack_under_out_of_memory_is_refused() {
     let mut bench = Bench::on(Server::builder().config("maxmemory-policy", "noeviction").start());
     bench.connection.ask::<()>("CONFIG SET maxmemory 1");
