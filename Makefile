@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix fuzz fuzz-server leak memcheck servers run build dist image test-image test-monitoring lint bench loadtest clean
+.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix test-faults fuzz fuzz-server leak memcheck servers run build dist image test-image test-monitoring lint bench loadtest clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ test-clients: ## Test the Python and the Node helper (what they need goes into t
 
 test-matrix: servers ## Run the server tests on every supported server (or on SERVERS="redis-6.2.14 ...")
 	@scripts/matrix
+
+test-faults: servers ## Test crashes, full disks and memory, set clocks, files of other servers (SERVERS=... as above)
+	@scripts/setup faults
+	cargo test --locked --test faults -- --include-ignored --nocapture
 
 fuzz: setup ## Fuzz numbers, requests, stored fields and decisions for SECONDS=60 in all
 	@scripts/fuzz $(or $(SECONDS),60)

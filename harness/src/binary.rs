@@ -1,7 +1,7 @@
 //! The server binary and its version.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -44,17 +44,19 @@ pub(crate) fn server_binary() -> OsString {
 /// If it cannot be run.
 pub fn server_version() -> Version {
     static VERSION: OnceLock<Version> = OnceLock::new();
-    *VERSION.get_or_init(|| {
-        let binary = server_binary();
-        let output = Command::new(&binary).arg("--version").output().unwrap_or_else(|error| {
-            panic!(
-                "cannot run the server {}: {error}; install redis-server or set RL_SERVER",
-                binary.display()
-            )
-        });
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        parse(&text).unwrap_or_else(|| panic!("{} --version printed no version: {text:?}", binary.display()))
-    })
+    *VERSION.get_or_init(|| version_of(&server_binary()))
+}
+
+/// The version of any server.
+///
+/// # Panics
+/// If it cannot be run.
+pub(crate) fn version_of(binary: &OsStr) -> Version {
+    let output = Command::new(binary).arg("--version").output().unwrap_or_else(|error| {
+        panic!("cannot run the server {}: {error}; install redis-server or set RL_SERVER", binary.display())
+    });
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    parse(&text).unwrap_or_else(|| panic!("{} --version printed no version: {text:?}", binary.display()))
 }
 
 /// Reads `Redis server v=7.0.15 sha=...` or `Valkey server v=9.1.2 ...`.

@@ -9,7 +9,7 @@ use redis::{Client, Connection};
 use tempfile::TempDir;
 
 use crate::ask::Ask;
-use crate::binary::{server_binary, server_version};
+use crate::binary::{server_binary, server_version, version_of};
 use crate::port::Port;
 use crate::{module, running, wait};
 
@@ -24,6 +24,10 @@ pub struct Builder {
     tcp: bool,
     file: Option<PathBuf>,
     module_arguments: Vec<String>,
+    binary: Option<PathBuf>,
+    wrapper: Vec<String>,
+    environment: Vec<(String, String)>,
+    data: Vec<(PathBuf, String)>,
 }
 
 impl Builder {
@@ -62,6 +66,34 @@ impl Builder {
         self
     }
 
+    /// Runs this server binary instead of the one that the environment names.
+    #[must_use]
+    pub fn binary(mut self, path: &Path) -> Builder {
+        self.binary = Some(path.to_owned());
+        self
+    }
+
+    /// Starts it by a command that becomes the server: the server's command line follows these words.
+    #[must_use]
+    pub fn wrapper(mut self, words: &[&str]) -> Builder {
+        self.wrapper = words.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: &str) -> Builder {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Puts a copy of a file into its directory first, under this name.
+    #[must_use]
+    pub fn data(mut self, file: &Path, name: &str) -> Builder {
+        self.data.push((file.to_owned(), name.to_owned()));
+        self
+    }
+
     /// Starts it as a replica of `master`, which must listen on TCP, and waits for the first synchronisation.
     pub fn start_replica_of(self, master: &Server) -> Server {
         let replica = self.config("replicaof", &format!("127.0.0.1 {}", master.port())).tcp().start();
@@ -79,11 +111,22 @@ impl Builder {
     /// # Panics
     /// If it does not answer in time; with the end of its log.
     pub fn start(self) -> Server {
+        self.try_start().unwrap_or_else(|reason| panic!("the server did not come up: {reason}"))
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// Why it did not come up: how it ended, and the end of its log.
+    pub fn try_start(self) -> Result<Server, String> {
         let dir = tempfile::Builder::new().prefix("rl-").tempdir().expect("a temporary directory");
         let port = self.tcp.then(Port::lease);
+        for (file, name) in &self.data {
+            fs::copy(file, dir.path().join(name)).expect("a copy");
+        }
         let mut server = Server { pid: None, dir, port, builder: self };
-        server.launch();
-        server
+        server.try_launch()?;
+        Ok(server)
     }
 }
 
@@ -108,7 +151,23 @@ impl Server {
     }
 
     fn launch(&mut self) {
-        let mut command = Command::new(server_binary());
+        self.try_launch().unwrap_or_else(|reason| panic!("the server did not come up: {reason}"));
+    }
+
+    fn try_launch(&mut self) -> Result<(), String> {
+        let (binary, version) = match &self.builder.binary {
+            Some(binary) => (binary.clone().into_os_string(), version_of(binary.as_os_str())),
+            None => (server_binary(), server_version()),
+        };
+        let mut command = match &self.builder.wrapper[..] {
+            [] => Command::new(binary),
+            [program, words @ ..] => {
+                let mut command = Command::new(program);
+                command.args(words).arg(binary);
+                command
+            }
+        };
+        command.envs(self.builder.environment.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let port = self.port.as_ref().map_or(0, |port| port.number).to_string();
         let socket = self.socket();
@@ -126,7 +185,7 @@ impl Server {
         set("save", &[""]);
         // Five seconds by default, in the hope of more replicas to serve at once.
         set("repl-diskless-sync-delay", &["0"]);
-        if server_version().has_redis(7, 0) {
+        if version.has_redis(7, 0) {
             set("enable-debug-command", &["yes"]);
         }
         for (name, value) in &self.builder.config {
@@ -137,10 +196,10 @@ impl Server {
         }
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         self.pid = Some(running::add(child, self.dir.path()));
-        self.await_ready();
+        self.await_ready()
     }
 
-    fn await_ready(&self) {
+    fn await_ready(&self) -> Result<(), String> {
         let ready = wait::try_until(wait::PATIENCE, || {
             if let Some(status) = self.pid.and_then(running::ended) {
                 return Ok(Err(format!("it ended with {status}")));
@@ -149,9 +208,9 @@ impl Server {
             // LOADING is an error reply, and so not yet a PONG.
             connection.try_ask::<String>("PING").map(|_| Ok(())).map_err(|error| error.to_string())
         });
-        if let Err(reason) = ready.and_then(|ended| ended) {
-            panic!("the server did not come up: {reason}\nthe end of its log:\n{}", tail(&self.log(), 30));
-        }
+        ready
+            .and_then(|ended| ended)
+            .map_err(|reason| format!("{reason}\nthe end of its log:\n{}", tail(&self.log(), 30)))
     }
 
     fn socket(&self) -> PathBuf {
