@@ -1,12 +1,14 @@
-//! Checks that no bucket grants more than capacity + rate * t + what was lost, over every interval that the history can tell.
+//! Checks that no bucket grants more than capacity + rate * t + what was lost, over every interval that the
+//! history can tell.
 //!
-//! Only takes that the caller knows to be allowed count as granted. One whose [start, end] lies within an interval was executed
-//! within it; so for each pair of a start and an end, those between are summed and compared. Among n takes there are n²/2 such pairs; a
-//! tree that keeps, for each start, the sum up to the present end makes it n log n. All sums are exact: units of a token divided by a
-//! million and by the seconds of the rate.
+//! Only takes that the caller knows to be allowed count as granted. One whose [start, end] lies within an
+//! interval was executed within it; so for each pair of a start and an end, those between are summed and
+//! compared. Among n takes there are n²/2 such pairs; a tree that keeps, for each start, the sum up to the
+//! present end makes it n log n. All sums are exact: units of a token divided by a million and by the seconds
+//! of the rate.
 //!
-//! A loss (`lost.rs`) is allowed for in those intervals alone that begin before the promotion and end after the kill: what was lost was granted before the
-//! one and can be granted again only after the other.
+//! A loss (`lost.rs`) is allowed for in those intervals alone that begin before the promotion and end after the
+//! kill: what was lost was granted before the one and can be granted again only after the other.
 
 use crate::buckets::Bucket;
 use crate::history::{History, Violation};
@@ -146,7 +148,8 @@ pub(crate) fn check(
                 .map(|&index| history.calls[index].part(position).expect("chosen so").cost)
                 .sum();
             let what = format!(
-                "{} granted {sum} tokens in {:.6} s, {:.6} more than capacity {} + {} tokens per {} s and what was lost",
+                "{} granted {sum} tokens in {:.6} s, {:.6} more than capacity {} + {} tokens per {} s \
+                 and what was lost",
                 bucket.key,
                 (time - starts[from]) as f64 / 1e6,
                 -room as f64 / unit as f64,

@@ -27,7 +27,8 @@ pub(crate) enum Use {
     Shared,
     /// One client takes from it.
     Alone,
-    /// One client charges and gives; it refills less than one token in a run, so its balance tells what was applied. See `ledger.rs`.
+    /// One client charges and gives; it refills less than one token in a run, so its balance tells what was
+    /// applied. See `ledger.rs`.
     Ledger,
 }
 

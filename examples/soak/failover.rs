@@ -22,9 +22,10 @@ fn await_info(node: &Server, field: &str, wanted: &str) {
 }
 
 /// How long a master whose link was cut goes on to answer.
-const CUT: Duration = Duration::from_millis(50);
+const CUT: Duration = Duration::from_millis(200);
 
-/// Kills the master of a shard (SIGKILL), first cutting its link to the replica if asked to, lets the replica take over, and starts the dead node again, without data, as its replica.
+/// Kills the master of a shard (SIGKILL), first cutting its link to the replica if asked to, lets the replica
+/// take over, and starts the dead node again, without data, as its replica.
 pub(crate) fn kill(cluster: &mut Cluster, buckets: &Buckets, shard: usize, cut: bool) -> Failover {
     let (master, replica) = master_and_replica(cluster, shard);
     let start = now();
@@ -53,8 +54,9 @@ pub(crate) fn kill(cluster: &mut Cluster, buckets: &Buckets, shard: usize, cut: 
     }
 }
 
-/// On loopback a kill loses next to nothing: replies and the replication stream leave in the same moment. With the link cut, what is answered until the
-/// kill is lost. The password keeps the replica from coming back at once; clients stay connected, and it ends with the process.
+/// On loopback a kill loses next to nothing: replies and the replication stream leave in the same moment. With
+/// the link cut, what is answered until the kill is lost. The password keeps the replica from coming back at
+/// once; clients stay connected, and it ends with the process.
 fn cut_link(master: &Server) {
     let mut connection = master.connection();
     connection.ask::<()>("CONFIG SET requirepass cut");
@@ -105,7 +107,8 @@ pub(crate) fn plan(cluster: &Cluster, shard: usize) -> Failover {
     }
 }
 
-/// Waits until the replicas have all, and compares: how many buckets are the same, field by field, and the first that is not.
+/// Waits until the replicas have all, and compares: how many buckets are the same, field by field, and the
+/// first that is not.
 pub(crate) fn compare(cluster: &Cluster, buckets: &Buckets) -> Result<usize, String> {
     for shard in 0..SHARDS {
         let (master, replica) = master_and_replica(cluster, shard);

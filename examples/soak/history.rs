@@ -107,7 +107,8 @@ impl Call {
     }
 }
 
-/// A bucket on the replica after its master's death, when it had applied all that it ever got and was not yet promoted.
+/// A bucket on the replica after its master's death, when it had applied all that it ever got and was not yet
+/// promoted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Survivor {
     pub(crate) bucket: usize,

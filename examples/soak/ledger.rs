@@ -1,9 +1,10 @@
 //! Checks buckets that one client charges and gives in turn, and counts exactly what a kill lost of them.
 //!
-//! A ledger's operations are CHARGE 3, GIVE 1, CHARGE 3, ... The tokens used are then 0, 3, 2, 5, 4, 7, 6, ..., all different: any balance tells
-//! how many operations were applied. Without a kill, each answer must show all operations before it, and one without an answer at most once.
-//! After a kill, the first answer may show fewer: so many operations were lost. It must still be a beginning of what was sent, and nothing may
-//! be applied twice. A client that got no answer peeks before it goes on.
+//! A ledger's operations are CHARGE 3, GIVE 1, CHARGE 3, ... The tokens used are then 0, 3, 2, 5, 4, 7, 6, ...,
+//! all different: any balance tells how many operations were applied. Without a kill, each answer must show all
+//! operations before it, and one without an answer at most once. After a kill, the first answer may show fewer:
+//! so many operations were lost. It must still be a beginning of what was sent, and nothing may be applied
+//! twice. A client that got no answer peeks before it goes on.
 
 use crate::buckets::Bucket;
 use crate::history::{History, Kind, Outcome, Violation};
@@ -22,7 +23,7 @@ pub(crate) fn operations(used: u64) -> Option<u64> {
 
 /// The operation that follows so many.
 pub(crate) fn next(operations: u64) -> (Kind, u64) {
-    if operations % 2 == 0 { (Kind::Charge, CHARGE) } else { (Kind::Give, GIVE) }
+    if operations.is_multiple_of(2) { (Kind::Charge, CHARGE) } else { (Kind::Give, GIVE) }
 }
 
 /// What was counted.

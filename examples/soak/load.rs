@@ -1,8 +1,8 @@
 //! The clients: mixed calls at a steady rate, each recorded.
 //!
-//! A client knows the two nodes of each shard and asks the other one when the first says that it is not the master or does not answer. It never
-//! sends a call again that may have been executed. A cluster client would do so after a lost connection, and a history of
-//! its calls could not be judged.
+//! A client knows the two nodes of each shard and asks the other one when the first says that it is not the
+//! master or does not answer. It never sends a call again that may have been executed. A cluster client would
+//! do so after a lost connection, and a history of its calls could not be judged.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,7 +102,8 @@ pub(crate) struct Caller<'a> {
     buckets: &'a Buckets,
     record: &'a Record,
     shards: Vec<Shard>,
-    /// Operations applied to this client's ledger of each shard; not known at first and after a broken connection.
+    /// Operations applied to this client's ledger of each shard; not known at first and after a broken
+    /// connection.
     ledgers: [Option<u64>; SHARDS],
     /// When the bucket of its own will give the next token, if that was told.
     due: u64,

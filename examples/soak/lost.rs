@@ -1,14 +1,17 @@
 //! How many tokens of a bucket were lost with its master: granted, known to the caller, and not on the replica.
 //!
-//! Replication is one stream in the master's order, so a replica has a beginning of it. When its link breaks after the kill, and before it
-//! is promoted, it has applied all that it ever got; its bucket then holds T tokens at S ms, as written by the last take that survived. The
-//! lost takes came after that one. A take is counted as lost unless it is proven to have come no later:
+//! Replication is one stream in the master's order, so a replica has a beginning of it. When its link breaks
+//! after the kill, and before it is promoted, it has applied all that it ever got; its bucket then holds T
+//! tokens at S ms, as written by the last take that survived. The lost takes came after that one. A take is
+//! counted as lost unless it is proven to have come no later:
 //!
 //! - it ended before the millisecond S began; or
-//! - it left more tokens than any take after the last survivor can have left: T + refill from S to its end - its own cost.
+//! - it left more tokens than any take after the last survivor can have left: T + refill from S to its end -
+//!   its own cost.
 //!
-//! So this is an upper bound, and the exact number where calls are so quick that nothing refills meanwhile. That the bound of a bucket
-//! holds with it is checked apart, in `bound.rs`; and `ledger.rs` measures exactly, on other buckets, what the same kill lost.
+//! So this is an upper bound, and the exact number where calls are so quick that nothing refills meanwhile.
+//! That the bound of a bucket holds with it is checked apart, in `bound.rs`; and `ledger.rs` measures exactly,
+//! on other buckets, what the same kill lost.
 
 use crate::buckets::Bucket;
 use crate::history::{Failover, History, Survivor};

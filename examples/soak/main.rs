@@ -1,16 +1,19 @@
-//! `make soak MINUTES=30`: mixed load on a cluster of three masters and three replicas, with a failover every three minutes, and a check of
-//! all that was answered.
+//! `make soak MINUTES=30`: mixed load on a cluster of three masters and three replicas, with a failover every
+//! three minutes, and a check of all that was answered.
 //!
-//! In turn a master is killed (SIGKILL) and one hands over as planned (CLUSTER FAILOVER). Every call is recorded with its start, end and outcome; then programs
-//! that know nothing of servers judge this history:
+//! In turn a master is killed (SIGKILL) and one hands over as planned (CLUSTER FAILOVER). Every call is
+//! recorded with its start, end and outcome; then programs that know nothing of servers judge this history:
 //!
 //! - `bound`: in every interval no bucket granted more than capacity + rate * t + what the kills in it lost;
-//! - `lost`: how much that was, from the buckets of the replica before it was promoted; a planned failover may lose nothing;
-//! - `ledger`: on buckets that one client charges and gives, each operation is applied once, and what a kill lost is counted exactly;
+//! - `lost`: how much that was, from the buckets of the replica before it was promoted; a planned failover may
+//!   lose nothing;
+//! - `ledger`: on buckets that one client charges and gives, each operation is applied once, and what a kill
+//!   lost is counted exactly;
 //! - `replies`: replies are in range, and denials are kept, to the millisecond;
 //! - and at the end master and replica have the same fields.
 //!
-//! The report goes to the terminal and to target/soak/report.md, the calls to target/soak/history.jsonl. A violation ends it with 1.
+//! The report goes to the terminal and to target/soak/report.md, the calls to target/soak/history.jsonl. A
+//! violation ends it with 1.
 
 mod bound;
 mod buckets;

@@ -1,4 +1,5 @@
-//! Checks that each reply is in range and agrees with itself, and that denials are kept: never early, and never late where only one client takes.
+//! Checks that each reply is in range and agrees with itself, and that denials are kept: never early, and never
+//! late where only one client takes.
 
 use crate::buckets::{Bucket, Use};
 use crate::history::{Call, History, Outcome, Reply, Violation};
@@ -69,8 +70,9 @@ pub(crate) fn check_ranges(history: &History, buckets: &[Bucket]) -> Result<u64,
 
 /// Checks the denials of one bucket; how many were followed by a call that put them to the test.
 ///
-/// A take that began after a denial of no more tokens had ended, and ended before that denial's time was over, must not be allowed: other takes can
-/// only make the wait longer, and nobody gives to these buckets. After a kill, denials of the dead master say nothing.
+/// A take that began after a denial of no more tokens had ended, and ended before that denial's time was over,
+/// must not be allowed: other takes can only make the wait longer, and nobody gives to these buckets. After a
+/// kill, denials of the dead master say nothing.
 ///
 /// # Errors
 /// The first denial that was not kept, with the call that shows it.

@@ -10,8 +10,8 @@ use crate::history::{Call, Failover, History, How};
 use crate::load;
 use crate::verdict::Verdict;
 
-/// Lines of a violation that are shown; all are in the history.
-const SHOWN: usize = 12;
+/// Calls of a violation that are shown, from its beginning and from its end; all are in the history.
+const SHOWN: usize = 6;
 
 pub(crate) struct Report<'a> {
     pub(crate) server: String,
@@ -34,7 +34,8 @@ impl Report<'_> {
         let calls = &self.history.calls;
         writeln!(
             text,
-            "# Soak\n\n{}, three masters with a replica each, {:.1} minutes, {CLIENTS} clients at {} calls a second each: {} calls.",
+            "# Soak\n\n{}, three masters with a replica each, {:.1} minutes, {CLIENTS} clients at {} calls a second \
+             each: {} calls.",
             self.server,
             self.minutes,
             load::RATE,
@@ -70,7 +71,8 @@ impl Report<'_> {
     fn failovers(&self, text: &mut String) -> fmt::Result {
         writeln!(
             text,
-            "\n## Failovers\n\n| at | shard | what | promoted after | longest without an answer | settled after | tokens lost, at most (of one bucket) | ledger operations lost |\n|--:|--:|---|--:|--:|--:|--:|--:|"
+            "\n## Failovers\n\n| at | shard | what | promoted after | longest without an answer | settled after | \
+             tokens lost, at most (of one bucket) | ledger operations lost |\n|--:|--:|---|--:|--:|--:|--:|--:|"
         )?;
         let begin = self.history.calls.first().map_or(0, |call| call.start);
         for (index, failover) in self.history.failovers.iter().enumerate() {
@@ -84,7 +86,7 @@ impl Report<'_> {
                 match failover.how {
                     How::Planned => "CLUSTER FAILOVER",
                     How::Killed => "kill -9",
-                    How::Cut => "link cut, 50 ms later kill -9",
+                    How::Cut => "link cut, 0.2 s later kill -9",
                 },
                 seconds(failover.promoted),
                 self.silence(failover) as f64 / 1e6,
@@ -119,7 +121,10 @@ impl Report<'_> {
             let compared = self.replicas.as_ref().unwrap_or(&0);
             writeln!(
                 text,
-                "All held: {} replies in range, {} calls after a denial none of which was allowed too early or denied too late, {} ledger operations none of which was applied twice or lost other than by a kill, {compared} buckets the same on master and replica at the end, and in every interval no more granted than capacity + rate * t + lost:\n",
+                "All held: {} replies in range; {} calls after a denial, none of them allowed too early or denied \
+                 too late; {} ledger operations, none of them applied twice or lost other than by a kill; {compared} \
+                 buckets the same on master and replica at the end; and in every interval no more granted than \
+                 capacity + rate * t + lost.\n",
                 verdict.replies, verdict.denials, verdict.operations
             )?;
         }
@@ -132,18 +137,22 @@ impl Report<'_> {
         }
         for violation in &verdict.violations {
             writeln!(text, "\nVIOLATION: {}\n", violation.what)?;
-            for &call in violation.calls.iter().take(SHOWN) {
-                writeln!(
-                    text,
-                    "    {}",
-                    self.history.calls[call].line(|bucket| self.buckets.all[bucket].key.clone())
-                )?;
+            let (first, last) = violation.calls.split_at(violation.calls.len().min(SHOWN));
+            let (left_out, last) = last.split_at(last.len().saturating_sub(SHOWN));
+            self.lines(text, first)?;
+            if !left_out.is_empty() {
+                writeln!(text, "    ... {} more", left_out.len())?;
             }
-            if violation.calls.len() > SHOWN {
-                writeln!(text, "    ... and {} more", violation.calls.len() - SHOWN)?;
-            }
+            self.lines(text, last)?;
         }
         Ok(())
+    }
+
+    fn lines(&self, text: &mut String, calls: &[usize]) -> fmt::Result {
+        calls.iter().try_for_each(|&call| {
+            let key = |bucket: usize| self.buckets.all[bucket].key.clone();
+            writeln!(text, "    {}", self.history.calls[call].line(key))
+        })
     }
 
     fn latency(&self, text: &mut String) -> fmt::Result {
