@@ -64,7 +64,8 @@ impl Buckets {
         let tags: Vec<String> = (0..SHARDS).map(tag).collect();
         let mut buckets = Buckets::default();
         for (shard, tag) in tags.iter().enumerate() {
-            for (name, capacity, tokens) in [("small", 20, 20), ("large", 100, 50)] {
+            // The last takes longer to fill than a failover takes: what was lost, or came back, is not hidden by refill.
+            for (name, capacity, tokens) in [("small", 20, 20), ("large", 100, 50), ("slow", 1000, 50)] {
                 let key = format!("{tag}:rl:{name}:0");
                 let bucket = buckets.add(key, shard, Use::Shared, capacity, tokens, 1);
                 buckets.hot.push(bucket);
@@ -72,7 +73,7 @@ impl Buckets {
             let mut shared = |name, capacity, tokens| {
                 buckets.add(format!("{tag}:rl:{name}:0"), shard, Use::Shared, capacity, tokens, 1)
             };
-            let stack = [shared("_tenant", 60, 30), shared("route", 10, 15)];
+            let stack = [shared("_tenant", 300, 8), shared("route", 10, 15)];
             buckets.stacks.push(stack);
         }
         for client in 0..CLIENTS {

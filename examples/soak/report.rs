@@ -124,8 +124,8 @@ impl Report<'_> {
                 "All held: {} replies in range; {} calls after a denial, none of them allowed too early or denied \
                  too late; {} ledger operations, none of them applied twice or lost other than by a kill; {compared} \
                  buckets the same on master and replica at the end; and in every interval no more granted than \
-                 capacity + rate * t + lost.\n",
-                verdict.replies, verdict.denials, verdict.operations
+                 capacity + rate * t + lost. {} buckets needed what was lost.\n",
+                verdict.replies, verdict.denials, verdict.operations, verdict.beyond
             )?;
         }
         writeln!(text, "| bucket | tokens granted | least room under the bound |\n|---|--:|--:|")?;

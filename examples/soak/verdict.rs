@@ -24,6 +24,8 @@ pub(crate) struct Verdict {
     pub(crate) losses: BTreeMap<usize, Loss>,
     /// Key, tokens granted, tokens that could still have been granted in the interval with the least room.
     pub(crate) rooms: Vec<(String, bound::Room)>,
+    /// Buckets that granted more than capacity + rate * t in some interval, by no more than was lost.
+    pub(crate) beyond: usize,
     pub(crate) replies: u64,
     pub(crate) denials: u64,
     pub(crate) operations: u64,
@@ -59,7 +61,10 @@ pub(crate) fn judge(history: &History, buckets: &Buckets) -> Verdict {
             losses.push((index, tokens));
         }
         match bound::check(history, position, bucket, &losses) {
-            Ok(room) => verdict.rooms.push((bucket.key.clone(), room)),
+            Ok(room) => {
+                verdict.rooms.push((bucket.key.clone(), room));
+                verdict.beyond += usize::from(bound::check(history, position, bucket, &[]).is_err());
+            }
             Err(violation) => verdict.violations.push(violation),
         }
         match replies::check_denials(history, position, bucket) {
