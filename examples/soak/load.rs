@@ -19,7 +19,9 @@ use crate::ledger;
 pub(crate) const RATE: u64 = 100;
 /// How long a call looks for a node that takes it.
 const PATIENCE: Duration = Duration::from_millis(100);
-const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Far above any stall of a living node: a call that is given up must not be executed later, after the client
+/// has looked.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The calls of all clients, as they come.
