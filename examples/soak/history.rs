@@ -142,6 +142,29 @@ pub(crate) struct Failover {
     pub(crate) survivors: Vec<Survivor>,
 }
 
+impl Failover {
+    pub(crate) fn name(&self) -> &'static str {
+        match self.how {
+            How::Planned => "CLUSTER FAILOVER",
+            How::Killed => "kill -9",
+            How::Cut => "link cut, 0.2 s later kill -9",
+        }
+    }
+
+    pub(crate) fn line(&self, key: impl Fn(usize) -> String) -> String {
+        let survivors: Vec<_> = self
+            .survivors
+            .iter()
+            .map(|bucket| serde_json::json!({"key": key(bucket.bucket), "tokens": bucket.tokens, "ts": bucket.ts}))
+            .collect();
+        let line = serde_json::json!({
+            "failover": self.name(), "shard": self.shard, "start": self.start, "down": self.down,
+            "promoted": self.promoted, "settled": self.settled, "replica": survivors,
+        });
+        line.to_string()
+    }
+}
+
 /// All calls in the order of their `start`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {

@@ -12,8 +12,8 @@
 //! - `replies`: replies are in range, and denials are kept, to the millisecond;
 //! - and at the end master and replica have the same fields.
 //!
-//! The report goes to the terminal and to target/soak/report.md, the calls to target/soak/history.jsonl. A
-//! violation ends it with 1.
+//! The report goes to the terminal and to target/soak/report.md, the failovers and calls to
+//! target/soak/history.jsonl. A violation ends it with 1.
 
 mod bound;
 mod buckets;
@@ -121,6 +121,7 @@ fn fail_over_at_times(
     time: Duration,
     record: &Record,
 ) -> Vec<Failover> {
+    // All three kinds also in a short run.
     let every = FAILOVER_EVERY.min(time / 4);
     let begin = Instant::now();
     let (mut failovers, mut shown) = (Vec::new(), 0);
@@ -137,9 +138,9 @@ fn fail_over_at_times(
             };
             failovers.push(failover);
         }
-        let quarters = begin.elapsed().as_secs() / PROGRESS_EVERY.as_secs();
-        if quarters > shown {
-            shown = quarters;
+        let lines = begin.elapsed().as_secs() / PROGRESS_EVERY.as_secs();
+        if lines > shown {
+            shown = lines;
             let calls = record.lock().expect("no client panicked").len();
             println!(
                 "{:4} of {} s: {calls} calls, {} failovers",
@@ -156,8 +157,12 @@ fn write(dir: &Path, report: &str, history: &History, buckets: &Buckets) -> io::
     fs::create_dir_all(dir)?;
     fs::write(dir.join("report.md"), report)?;
     let mut lines = BufWriter::new(File::create(dir.join("history.jsonl"))?);
+    let key = |bucket: usize| buckets.all[bucket].key.clone();
+    for failover in &history.failovers {
+        writeln!(lines, "{}", failover.line(key))?;
+    }
     for call in &history.calls {
-        writeln!(lines, "{}", call.line(|bucket| buckets.all[bucket].key.clone()))?;
+        writeln!(lines, "{}", call.line(key))?;
     }
     lines.flush()
 }

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use hdrhistogram::Histogram;
 
 use crate::buckets::{Buckets, CLIENTS};
-use crate::history::{Call, Failover, History, How};
+use crate::history::{Call, Failover, History};
 use crate::load;
 use crate::verdict::Verdict;
 
@@ -83,11 +83,7 @@ impl Report<'_> {
                 "| {:.0} s | {} | {} | {:.2} s | {:.2} s | {:.2} s | {} ({}) | {} |",
                 (failover.start - begin) as f64 / 1e6,
                 failover.shard,
-                match failover.how {
-                    How::Planned => "CLUSTER FAILOVER",
-                    How::Killed => "kill -9",
-                    How::Cut => "link cut, 0.2 s later kill -9",
-                },
+                failover.name(),
                 seconds(failover.promoted),
                 self.silence(failover) as f64 / 1e6,
                 seconds(failover.settled),
