@@ -1,7 +1,7 @@
 # Every task that a person runs. What takes more than a line is in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix test-faults fuzz fuzz-server leak memcheck servers run build dist image test-image test-monitoring lint bench loadtest clean
+.PHONY: help setup demo try-migration authorize axum test test-clients test-matrix test-faults fuzz fuzz-server soak leak memcheck servers run build dist image test-image test-monitoring lint bench loadtest clean
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ fuzz: setup ## Fuzz numbers, requests, stored fields and decisions for SECONDS=6
 
 fuzz-server: setup ## Send random commands to a server for SECONDS=60 (RL_SEED=... repeats a run)
 	RL_FUZZ_SECONDS=$(or $(SECONDS),60) cargo test --locked --test fuzz -- --nocapture
+
+soak: setup ## Load a cluster for MINUTES=5, with failovers, and check every answer; into target/soak
+	@MINUTES=$(or $(MINUTES),5) cargo run --locked --example soak
 
 leak: setup ## Look for memory lost in CALLS=1000000 calls of each command, and loads and unloads
 	RL_LEAK_CALLS=$(or $(CALLS),1000000) cargo test --release --locked --test leak -- --nocapture --test-threads=1
