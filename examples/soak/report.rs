@@ -152,7 +152,8 @@ impl Report<'_> {
     }
 
     fn latency(&self, text: &mut String) -> fmt::Result {
-        let mut histograms = [(); 2].map(|()| Histogram::<u64>::new(3).expect("three digits"));
+        let mut histograms =
+            [(); 2].map(|()| Histogram::<u64>::new_with_bounds(1, 60_000_000, 3).expect("three digits"));
         for call in self.history.calls.iter().filter(|call| call.outcome.is_answer()) {
             let during = |failover: &Failover| call.end >= failover.start && call.asked <= failover.settled;
             let histogram = &mut histograms[usize::from(self.history.failovers.iter().any(during))];
