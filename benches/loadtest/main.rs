@@ -44,7 +44,7 @@ fn main() {
         bar.set_message(format!("{shards} shards: as fast as it goes"));
         let pressure = pressure::measure(&cluster, &runtime, shards);
         bar.inc(1);
-        bar.set_message(format!("{shards} shards: near the limit"));
+        bar.set_message(format!("{shards} shards: above the limit"));
         let accuracy = accuracy::measure(&cluster, &runtime, shards);
         bar.inc(1);
         found.push((shards, pressure, accuracy));
