@@ -55,10 +55,6 @@ pub(crate) fn bars(
         let length = (f64::from(WIDTH as i32 - LEFT - RIGHT) * value / longest) as i32;
         root.draw(&Text::new(one.contender.label(), (LEFT - 8, middle), text(13.0, &INK, HPos::Right)))?;
         root.draw(&Rectangle::new([(LEFT, top + 3), (LEFT + length, top + ROW - 3)], colour(one).filled()))?;
-        // The spread over the rounds.
-        let end = |value: f64| LEFT + (f64::from(WIDTH as i32 - LEFT - RIGHT) * value / longest) as i32;
-        let (least, most) = (end(figure(one).least()), end(figure(one).most()));
-        root.draw(&PathElement::new([(least, middle), (most, middle)], INK))?;
         let value = format!("{value:.digits$}");
         root.draw(&Text::new(value, (LEFT + length + 6, middle), text(13.0, &INK, HPos::Left)))?;
     }
