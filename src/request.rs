@@ -69,14 +69,15 @@ impl Request {
         if arguments == 0 || !arguments.is_multiple_of(BUCKET_ARGUMENTS) {
             return Err(Error::WrongArity);
         }
+        let mut keys = ArrayVec::<&[u8], MAX_BUCKETS>::new();
         for key in (1..=arguments).step_by(BUCKET_ARGUMENTS) {
             if requests.is_full() {
                 return Err(TOO_MANY);
             }
             requests.push(Request::read(call, key, COST)?);
+            keys.extend(call.arg(key));
         }
-        let key = |request: &Request| call.arg(request.key).unwrap_or_default();
-        if has_twice(requests.iter().map(key)) { Err(TWICE) } else { Ok(()) }
+        if has_twice(&keys) { Err(TWICE) } else { Ok(()) }
     }
 
     fn read(call: &Call<'_>, key: usize, refusal: Error) -> Result<Request, Error> {
@@ -97,17 +98,21 @@ const SHORT_KEY: usize = 1024;
 
 /// Whether a key is there twice.
 ///
-/// Usual keys are compared pair by pair, which is faster than any hash of a few. Of long ones, which may have nearly all of
-/// their bytes in common, each is read but twice: the pairs of 64 keys of 16 MB would take seconds.
-fn has_twice<'k>(keys: impl Iterator<Item = &'k [u8]> + Clone) -> bool {
-    let mut rest = keys.clone();
-    while let Some(key) = rest.next() {
-        if key.len() <= SHORT_KEY && rest.clone().any(|later| later == key) {
+/// Usual keys are compared pair by pair, which is faster than any hash of a few. Long ones may have nearly all of their bytes
+/// in common: the pairs of 64 keys of 16 MB would take seconds, so each is hashed once.
+fn has_twice(keys: &[&[u8]]) -> bool {
+    if keys.iter().any(|key| key.len() > SHORT_KEY) {
+        let mut seen = HashSet::new();
+        return !keys.iter().all(|key| seen.insert(key));
+    }
+    let mut rest = keys;
+    while let [key, later @ ..] = rest {
+        if later.contains(key) {
             return true;
         }
+        rest = later;
     }
-    let mut long = HashSet::new();
-    !keys.filter(|key| key.len() > SHORT_KEY).all(|key| long.insert(key))
+    false
 }
 
 /// What is asked of RL.HOT.
