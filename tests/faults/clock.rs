@@ -36,10 +36,10 @@ impl Clocked {
         let dir = tempfile::tempdir().expect("a directory");
         let offset = dir.path().join("offset");
         fs::write(&offset, "+0").expect("a file");
-        let (_, binary) = servers()
-            .into_iter()
-            .find(|(name, _)| name == SERVER)
-            .expect("make servers fetches redis-6.2.14");
+        let found = servers().into_iter().find(|(name, _)| name == SERVER);
+        let (_, binary) = found.unwrap_or_else(|| {
+            panic!("{SERVER} is missing: make servers fetches it, and SERVERS, if set, must name it")
+        });
         let server = Server::builder()
             .binary(&binary)
             .environment("LD_PRELOAD", &library().to_string_lossy())

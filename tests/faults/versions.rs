@@ -85,7 +85,10 @@ fn read(connection: &mut Connection) -> State {
 #[ignore = "starts some 200 servers, and wants those of target/servers: make test-faults"]
 fn each_server_reads_the_files_of_each_other_or_names_the_format_that_it_cannot_read() {
     let servers = servers();
-    assert!(servers.len() > 1, "make servers fetches others to read from");
+    assert!(
+        servers.len() > 1,
+        "one server alone: make servers fetches others, and SERVERS, if set, must name more than one"
+    );
     let left: Vec<Left> = servers.iter().map(|(name, binary)| write(name, binary)).collect();
     let mut rows = Vec::new();
     for (reader, (name, binary)) in servers.iter().enumerate() {
