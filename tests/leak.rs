@@ -39,7 +39,7 @@ fn memory(server: &Server) -> Memory {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server's status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     let kilobytes: i64 = line.trim().trim_end_matches(" kB").parse().expect("kilobytes");
-    Memory { resident: kilobytes * 1024, used: server.info("memory", "used_memory").parse().expect("bytes") }
+    Memory { resident: kilobytes * 1024, used: server.used_memory() }
 }
 
 #[track_caller]

@@ -44,7 +44,7 @@ fn a_deny_spike_and_a_node_without_the_module_are_alerts_and_nothing_else_is() {
     // A replica loses the module; a tenant without tokens goes on asking, beside another that has enough.
     cluster.node_mut(4).kill();
     cluster.node_mut(4).start_again_without_module();
-    let owner = owner_of(&cluster, "{acme}");
+    let owner = cluster.master_of_slot(cluster.slot_of("{acme}")).port();
     let mut denied = 0;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let policy = |limit: &str| {
@@ -182,13 +182,6 @@ fn dashboard() -> Vec<String> {
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
     targets.map(|target| target["expr"].as_str().expect("an expression").to_owned()).collect()
-}
-
-/// The port of the master that has the slot of `tag`.
-fn owner_of(cluster: &Cluster, tag: &str) -> u16 {
-    use harness::Ask;
-    let slot = cluster.nodes()[0].connection().ask(&format!("CLUSTER KEYSLOT {tag}"));
-    cluster.master_of_slot(slot).port()
 }
 
 fn monitoring(file: &str) -> PathBuf {

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use harness::{Ask, Cluster, Server, wait};
+use harness::{Ask, Cluster, Server};
 
 use crate::buckets::{Buckets, SHARDS, Use};
 use crate::history::{Failover, How, Survivor, now};
@@ -12,13 +12,6 @@ use crate::history::{Failover, How, Survivor, now};
 fn master_and_replica(cluster: &Cluster, shard: usize) -> (usize, usize) {
     let (one, other) = (shard, shard + SHARDS);
     if cluster.nodes()[one].info("replication", "role") == "master" { (one, other) } else { (other, one) }
-}
-
-fn await_info(node: &Server, field: &str, wanted: &str) {
-    wait::until(wait::PATIENCE, "a node to change its role or link", || {
-        let value = node.info("replication", field);
-        if value == wanted { Ok(()) } else { Err(format!("{field} is {value:?}, not {wanted:?}")) }
-    });
 }
 
 /// How long a master whose link was cut goes on to answer.
@@ -35,13 +28,13 @@ pub(crate) fn kill(cluster: &mut Cluster, buckets: &Buckets, shard: usize, cut: 
     cluster.node_mut(master).kill();
     let down = now();
     let node = &cluster.nodes()[replica];
-    await_info(node, "master_link_status", "down");
+    node.await_replication("master_link_status", "down");
     let survivors = survivors(node, buckets, shard);
     assert_eq!(node.info("replication", "role"), "slave", "promoted before its buckets were read");
-    await_info(node, "role", "master");
+    node.await_replication("role", "master");
     let promoted = now();
     cluster.node_mut(master).start_again();
-    await_info(&cluster.nodes()[master], "master_link_status", "up");
+    cluster.nodes()[master].await_replication("master_link_status", "up");
     cluster.await_agreement();
     Failover {
         shard,
@@ -92,9 +85,9 @@ pub(crate) fn plan(cluster: &Cluster, shard: usize) -> Failover {
     let (master, replica) = master_and_replica(cluster, shard);
     let start = now();
     cluster.nodes()[replica].connection().ask::<()>("CLUSTER FAILOVER");
-    await_info(&cluster.nodes()[replica], "role", "master");
+    cluster.nodes()[replica].await_replication("role", "master");
     let promoted = now();
-    await_info(&cluster.nodes()[master], "master_link_status", "up");
+    cluster.nodes()[master].await_replication("master_link_status", "up");
     cluster.await_agreement();
     Failover {
         shard,

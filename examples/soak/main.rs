@@ -66,10 +66,8 @@ fn main() -> ExitCode {
     let history = run(&mut cluster, &buckets, Duration::from_secs_f64(minutes * 60.0));
     let replicas = failover::compare(&cluster, &buckets);
     let verdict = verdict::judge(&history, &buckets);
-    let version = harness::server_version();
-    let (major, minor, patch) = version.number;
     let report = report::Report {
-        server: format!("{:?} {major}.{minor}.{patch}", version.vendor),
+        server: harness::server_version().to_string(),
         minutes,
         history: &history,
         buckets: &buckets,

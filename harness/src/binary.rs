@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -21,6 +22,14 @@ pub struct Version {
     pub vendor: Vendor,
     /// Major, minor, patch.
     pub number: (u32, u32, u32),
+}
+
+impl fmt::Display for Version {
+    /// `Redis 7.0.15`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor, patch) = self.number;
+        write!(f, "{:?} {major}.{minor}.{patch}", self.vendor)
+    }
 }
 
 impl Version {

@@ -16,8 +16,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts `masters` nodes, all with the module loaded, that share the slots evenly, each with `replicas` replicas, and waits until all of them
-    /// agree. The masters are the first nodes; replica r of master m is node `masters * (r + 1) + m`.
+    /// Starts `masters` nodes that share the slots evenly, each with `replicas` replicas, all with the module loaded, and
+    /// waits until all of them agree. The masters are the first nodes; replica r of master m is node
+    /// `masters * (r + 1) + m`.
     ///
     /// # Panics
     /// If they do not agree in time; with what the last of them said.
@@ -110,6 +111,11 @@ impl Cluster {
     /// A node to stop or start; see [`Cluster::start`] for the order.
     pub fn node_mut(&mut self, index: usize) -> &mut Server {
         &mut self.nodes[index]
+    }
+
+    /// The slot of a key, as the servers compute it.
+    pub fn slot_of(&self, key: &str) -> u16 {
+        self.nodes[0].connection().ask(&format!("CLUSTER KEYSLOT {key}"))
     }
 
     /// The node that was given `slot` at the start.

@@ -97,12 +97,7 @@ impl Builder {
     /// Starts it as a replica of `master`, which must listen on TCP, and waits for the first synchronisation.
     pub fn start_replica_of(self, master: &Server) -> Server {
         let replica = self.config("replicaof", &format!("127.0.0.1 {}", master.port())).tcp().start();
-        wait::until(wait::PATIENCE, "the replica to be linked to its master", || {
-            match replica.info("replication", "master_link_status").as_str() {
-                "up" => Ok(()),
-                other => Err(format!("master_link_status is {other:?}")),
-            }
-        });
+        replica.await_replication("master_link_status", "up");
         replica
     }
 
@@ -284,6 +279,21 @@ impl Server {
         (number("calls"), number("usec"))
     }
 
+    /// Bytes that the server has allocated.
+    pub fn used_memory(&self) -> i64 {
+        let used = self.info("memory", "used_memory");
+        used.parse().unwrap_or_else(|_| panic!("used_memory is {used:?}"))
+    }
+
+    /// Waits until a field of `INFO replication` has a value.
+    #[track_caller]
+    pub fn await_replication(&self, field: &str, wanted: &str) {
+        wait::until(wait::PATIENCE, "a role or a link to change", || {
+            let value = self.info("replication", field);
+            if value == wanted { Ok(()) } else { Err(format!("{field} is {value:?}, not {wanted:?}")) }
+        });
+    }
+
     /// Bytes written to the replication stream so far.
     pub fn replication_offset(&self) -> u64 {
         let offset = self.info("replication", "master_repl_offset");
@@ -298,6 +308,15 @@ impl Server {
             let caught_up = offset.parse::<u64>().is_ok_and(|offset| offset >= target);
             if caught_up { Ok(()) } else { Err(format!("at offset {offset} of {target}")) }
         });
+    }
+
+    /// Sends the process a signal, by its name such as `STOP`. By the shell, which can do so itself: a bare machine has no
+    /// program `kill`.
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        let line = format!("kill -{name} {}", self.pid());
+        let status = Command::new("sh").args(["-c", &line]).status();
+        assert!(status.as_ref().is_ok_and(|status| status.success()), "{line}: {status:?}");
     }
 
     /// Kills the process (SIGKILL): nothing more is written.

@@ -13,11 +13,9 @@ fn builder(policy: &str) -> Builder {
     Server::builder().tcp().config("maxmemory-policy", policy)
 }
 
-fn limit_memory(connection: &mut Connection) {
-    let info: String = connection.ask("INFO memory");
-    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("used_memory");
-    let limit = used.parse::<i64>().expect("a number") + ROOM;
-    connection.ask::<()>(&format!("CONFIG SET maxmemory {limit}"));
+fn limit_memory(server: &Server) {
+    let limit = server.used_memory() + ROOM;
+    server.connection().ask::<()>(&format!("CONFIG SET maxmemory {limit}"));
 }
 
 fn take(connection: &mut Connection, bucket: usize) -> Result<[i64; 4], String> {
@@ -30,7 +28,7 @@ fn evicted_buckets_are_full_again(policy: &str) {
     let master = builder(policy).start();
     let replica = Server::builder().start_replica_of(&master);
     let mut connection = master.connection();
-    limit_memory(&mut connection);
+    limit_memory(&master);
     for bucket in 0..BUCKETS {
         assert_eq!(
             take(&mut connection, bucket),
@@ -70,7 +68,7 @@ fn buckets_evicted_by_allkeys_lru_are_full_again_and_replicas_follow() {
 fn without_eviction_takes_are_refused_and_the_rest_goes_on() {
     let server = builder("noeviction").start();
     let mut connection = server.connection();
-    limit_memory(&mut connection);
+    limit_memory(&server);
     let refused = (0..BUCKETS).find_map(|bucket| take(&mut connection, bucket).err());
     assert!(refused.as_deref().is_some_and(|error| error.contains("OOM")), "{refused:?}");
     let before = everything(&mut connection);

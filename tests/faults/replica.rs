@@ -44,14 +44,14 @@ fn a_slow_replica_is_dropped_comes_back_and_is_equal_again() {
     let before = full_resyncs(&master);
     let load = Load::start(&master);
     // A process that is stopped reads nothing.
-    signal(&replica, "STOP");
+    replica.signal("STOP");
     wait::until(Duration::from_secs(60), "the master to drop the replica", || {
         match master.info("replication", "connected_slaves").as_str() {
             "0" => Ok(()),
             other => Err(format!("{other} replicas")),
         }
     });
-    signal(&replica, "CONT");
+    replica.signal("CONT");
     wait::until(wait::PATIENCE, "the replica to come back", || {
         let link = replica.info("replication", "master_link_status");
         if link == "up" && full_resyncs(&master) > before { Ok(()) } else { Err(format!("link {link:?}")) }
@@ -61,12 +61,6 @@ fn a_slow_replica_is_dropped_comes_back_and_is_equal_again() {
     assert_eq!(everything(&mut replica.connection()), everything(&mut master.connection()));
     master.kill();
     assert_buckets(&mut replica.connection(), &load.join(), Duration::ZERO);
-}
-
-fn signal(server: &Server, signal: &str) {
-    let status =
-        std::process::Command::new("kill").args([&format!("-{signal}"), &server.pid().to_string()]).status();
-    assert!(status.is_ok_and(|status| status.success()), "kill -{signal}");
 }
 
 /// Waits until a node has carried out some more takes.
@@ -83,7 +77,7 @@ fn await_takes(node: &Server) {
 fn no_take_is_lost_or_granted_twice_while_its_slot_moves() {
     let cluster = Cluster::start(2, 0);
     let key = "{moving}:bucket";
-    let slot: u16 = cluster.nodes()[0].connection().ask(&format!("CLUSTER KEYSLOT {key}"));
+    let slot = cluster.slot_of(key);
     let from = usize::from(cluster.master_of_slot(slot).port() != cluster.nodes()[0].port());
     let (from, to) = (&cluster.nodes()[from], &cluster.nodes()[1 - from]);
     let (mut source, mut target) = (from.connection(), to.connection());

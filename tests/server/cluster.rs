@@ -1,21 +1,16 @@
 //! Three nodes: keys are routed by argument 1.
 
-use harness::redis::{self, cmd};
+use harness::redis::cmd;
 use harness::{Ask, Cluster, Vendor, server_version, wait};
-
-fn slot(connection: &mut redis::Connection, key: &str) -> u16 {
-    connection.ask(&format!("CLUSTER KEYSLOT {key}"))
-}
 
 /// redis-cell#30
 #[test]
 fn the_wrong_node_answers_moved_and_a_client_finds_the_right_one() {
     let cluster = Cluster::start(3, 0);
-    let mut any = cluster.nodes()[0].connection();
     let mut client = cluster.client().get_connection().unwrap();
     for tenant in 0..20 {
         let key = format!("{{tenant{tenant}}}:rl:_tenant:0");
-        let slot = slot(&mut any, &key);
+        let slot = cluster.slot_of(&key);
         let owner = cluster.master_of_slot(slot);
         for node in cluster.nodes() {
             let line = format!("RL.TAKE {key} 5 1/h");
@@ -40,7 +35,7 @@ fn valkey_migrates_a_slot_with_its_buckets() {
     }
     let cluster = Cluster::start(3, 0);
     let key = "{acme}:rl:_tenant:0";
-    let slot = slot(&mut cluster.nodes()[0].connection(), key);
+    let slot = cluster.slot_of(key);
     let source = cluster.master_of_slot(slot);
     let target = cluster.nodes().iter().find(|node| node.port() != source.port()).expect("another node");
     source.connection().ask::<[i64; 4]>(&format!("RL.TAKE {key} 5 1/h 2"));

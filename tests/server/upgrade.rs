@@ -48,19 +48,9 @@ fn roll(cluster: &mut Cluster, restart: fn(&mut Server)) {
         let replica = cluster.nodes().iter().find(|node| node.info("replication", "master_port") == port);
         let replica = replica.expect("every master has a replica");
         replica.connection().ask::<()>("CLUSTER FAILOVER");
-        wait::until(wait::PATIENCE, "the replica to take over", || {
-            match replica.info("replication", "role").as_str() {
-                "master" => Ok(()),
-                other => Err(format!("its role is {other}")),
-            }
-        });
+        replica.await_replication("role", "master");
         // The other must have heard of it, or it would go down as a master.
-        wait::until(wait::PATIENCE, "the master to become a replica", || {
-            match cluster.nodes()[index].info("replication", "master_link_status").as_str() {
-                "up" => Ok(()),
-                other => Err(format!("its link is {other:?}")),
-            }
-        });
+        cluster.nodes()[index].await_replication("master_link_status", "up");
         cluster.node_mut(index).shutdown();
         restart(cluster.node_mut(index));
         cluster.await_agreement();

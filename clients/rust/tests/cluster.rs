@@ -212,7 +212,7 @@ async fn a_master_that_hangs_and_is_replaced_is_not_asked_for_ever() {
     let limiter = limiter(&cluster, closed).await;
     let tenant = tenant_of(1);
     eventually(&limiter, &tenant, "the server's", |decision| decision.source == Source::Server).await;
-    fixture::signal(&cluster.nodes()[1], "STOP");
+    cluster.nodes()[1].signal("STOP");
     let stalled = limiter.authorize(&tenant, "search", 1).await.unwrap();
     assert_eq!(stalled.source, Source::FailurePolicy);
     let other = limiter.authorize(&tenant_of(2), "search", 1).await.unwrap();
@@ -221,7 +221,7 @@ async fn a_master_that_hangs_and_is_replaced_is_not_asked_for_ever() {
         decision.source == Source::Server
     })
     .await;
-    fixture::signal(&cluster.nodes()[1], "CONT");
+    cluster.nodes()[1].signal("CONT");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fixture::proxy::Proxy;
 use fixture::scripted::Scripted;
-use fixture::{balance, limiter, policy, server, signal, url};
+use fixture::{balance, limiter, policy, server, url};
 use harness::{Ask, Server};
 use redis_token_bucket_client::decision::{Decision, Reason, Source, Verdict};
 use redis_token_bucket_client::policy::{Cell, OnFailure};
@@ -93,7 +93,7 @@ async fn a_stalled_server_is_not_waited_for_longer_than_the_timeout() {
     let timeout = Duration::from_millis(50);
     let limiter = limiter(&server, Policy { timeout, ..failing(OnFailure::Closed) }).await;
     eventually(&limiter, "the server's", |decision| decision.source == Source::Server).await;
-    signal(&server, "STOP");
+    server.signal("STOP");
     let mut waits = Vec::new();
     for _ in 0..21 {
         let start = Instant::now();
@@ -101,7 +101,7 @@ async fn a_stalled_server_is_not_waited_for_longer_than_the_timeout() {
         waits.push(start.elapsed());
         assert_eq!(decision.source, Source::FailurePolicy);
     }
-    signal(&server, "CONT");
+    server.signal("CONT");
     waits.sort();
     // The median, because another program can keep this one from the processor at any single time.
     assert!(waits[10] <= timeout + Duration::from_millis(10), "answers came after {waits:?}");
