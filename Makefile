@@ -90,10 +90,10 @@ lint: setup ## Check formatting, clippy and the documentation, warnings denied
 	if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; fi
 
 bench: setup ## Compare with other ways to limit a rate, into target/bench (ROUNDS=5, RIVAL_SO=... RIVAL_CMD=...)
-	cargo run --release --locked --example compare
+	cargo run --release --locked -p redis-token-bucket-benches --example compare
 
 loadtest: setup ## Find out how many shards a big tenant needs (RATE=decisions per second)
-	@cargo run --release --locked --example loadtest
+	@cargo run --release --locked -p redis-token-bucket-benches --example loadtest
 
 clean: ## Remove what was built and fetched
 	cargo clean

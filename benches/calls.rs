@@ -11,7 +11,7 @@ fn calls(criterion: &mut Criterion) {
     let server = rivals::builder().start();
     let mut wires = [Wire::connect(&server)];
     let mut group = criterion.benchmark_group("call");
-    for contender in contenders(&server, &mut server.connection()) {
+    for contender in contenders(&server) {
         let first = contender.first();
         run(&mut wires, &first, &Requests::new(&first, KEYS, KEYS), 1);
         group.bench_function(contender.label(), |bencher| {

@@ -1,10 +1,9 @@
 //! What a decision costs besides time: bytes to replicas and to the AOF, and memory per bucket.
 
-use harness::{Ask, Server};
+use harness::Server;
 
 use crate::figures::Measured;
-use rivals::{Requests, Wire, run};
-use rivals::{builder, contenders};
+use rivals::{Requests, Wire, builder, prepare, run};
 
 /// Few enough keys that each is called often: what is written on a first call only counts little, as in use.
 const KEYS: usize = 100;
@@ -25,8 +24,7 @@ pub(crate) fn written(all: &mut [Measured], mut progress: impl FnMut()) {
         .start();
     let replica = builder().start_replica_of(&master);
     let mut wires = [Wire::connect(&master)];
-    // The same scripts and functions as on the other server.
-    contenders(&master, &mut master.connection());
+    prepare(&mut master.connection());
     for measured in all {
         let contender = &measured.contender;
         let first = contender.first();
@@ -53,23 +51,15 @@ fn aof_size(server: &Server) -> u64 {
 pub(crate) fn memory(all: &mut [Measured], mut progress: impl FnMut()) {
     for measured in all.iter_mut().filter(|measured| measured.contender.keeps) {
         let server = builder().start();
-        let mut connection = server.connection();
-        contenders(&server, &mut connection);
-        // What a rival module was tried on.
-        connection.ask::<()>("FLUSHALL");
+        prepare(&mut server.connection());
         let mut wires = [Wire::connect(&server)];
-        let before = used_memory(&server);
+        let before = server.used_memory();
         for contender in [&measured.contender.first(), &measured.contender] {
             run(&mut wires, contender, &Requests::new(contender, BUCKETS, BUCKETS), BATCH);
         }
         let keys = server.info("keyspace", "db0");
         assert!(keys.starts_with(&format!("keys={BUCKETS},")), "{}: {keys:?}", measured.contender.label());
-        measured.memory.push((used_memory(&server) - before) as f64 / BUCKETS as f64);
+        measured.memory.push((server.used_memory() - before) as f64 / BUCKETS as f64);
         progress();
     }
-}
-
-fn used_memory(server: &Server) -> u64 {
-    let used = server.info("memory", "used_memory");
-    used.parse().unwrap_or_else(|_| panic!("used_memory is {used:?}"))
 }

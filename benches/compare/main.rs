@@ -37,8 +37,7 @@ fn main() {
     };
     harness::end_all_on_ctrl_c();
     let server = rivals::builder().start();
-    let mut all: Vec<Measured> =
-        contenders(&server, &mut server.connection()).into_iter().map(Measured::new).collect();
+    let mut all: Vec<Measured> = contenders(&server).into_iter().map(Measured::new).collect();
     let mut wires = Wires::connect(&server);
 
     let bar = progress("filling", all.len());
@@ -84,7 +83,7 @@ fn progress(what: &'static str, steps: usize) -> ProgressBar {
 }
 
 fn write(setting: &Setting, all: &[Measured]) {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench");
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     fs::create_dir_all(&target).expect("target/bench");
     let markdown = report::markdown(setting, all);
     fs::write(target.join("report.md"), &markdown).expect("report.md");

@@ -22,12 +22,10 @@ pub(crate) struct Setting {
 
 impl Setting {
     pub(crate) fn of(server: &Server, rounds: usize) -> Setting {
-        let version = server_version();
-        let (major, minor, patch) = version.number;
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         Setting {
-            server: format!("{:?} {major}.{minor}.{patch}", version.vendor),
+            server: server_version().to_string(),
             allocator: server.info("memory", "mem_allocator"),
             processor: model.map_or("unknown", |(_, model)| model).to_owned(),
             cores: std::thread::available_parallelism().map_or(0, usize::from),

@@ -3,5 +3,5 @@
 mod contender;
 mod wire;
 
-pub use contender::{Contender, Outcome, builder, contenders};
+pub use contender::{Contender, Outcome, builder, contenders, prepare};
 pub use wire::{Inbox, Requests, Run, Wire, run, stream};

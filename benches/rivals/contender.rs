@@ -8,11 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs};
 
 use harness::redis::{Connection, Value, cmd};
+use harness::script::SCRIPT;
 use harness::{Ask, Builder, Server, server_version};
 
 const CAPACITY: &str = "100000000";
 const HALF: &str = "50000000";
-const LUA: &str = include_str!("../../token_bucket.lua");
 
 /// Which answer a contender is made to give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +135,14 @@ pub fn builder() -> Builder {
     builder.config("loadmodule", &path.to_string_lossy())
 }
 
-/// Makes the server ready (scripts, functions) and lists the contenders that it can run.
-pub fn contenders(server: &Server, connection: &mut Connection) -> Vec<Contender> {
+/// Makes a server ready for contenders that another one has listed.
+pub fn prepare(connection: &mut Connection) {
+    load_lua(connection);
+}
+
+/// Makes the server ready and lists the contenders that it can run.
+pub fn contenders(server: &Server) -> Vec<Contender> {
+    let connection = &mut server.connection();
     let mut all = List::default();
     all.add("SET", Outcome::Either, &["SET {key} 99999999.1234"], &["set"], "+OK").keeps = true;
     let line = "HSET {key} tokens 99999999.1234 ts {now}";
@@ -150,7 +156,7 @@ pub fn contenders(server: &Server, connection: &mut Connection) -> Vec<Contender
             all.pair("INCREX", outcome, line, "increx", "*2\r\n:").expected.end = took.into();
         }
     }
-    lua(&mut all, connection);
+    lua(&mut all, &load_lua(connection));
     module(&mut all);
     if let Ok(command) = env::var("RIVAL_CMD") {
         rival(&mut all, server, &command);
@@ -215,17 +221,24 @@ fn server_knows(connection: &mut Connection, command: &str) -> bool {
 /// The verdicts as replies have them: 1 for allowed, 0 for denied.
 const VERDICTS: [(Outcome, &str); 2] = [(Outcome::Allowed, ":1\r\n"), (Outcome::Denied, ":0\r\n")];
 
-/// The token bucket that most teams write, as a cached script and as a function.
-fn lua(all: &mut List, connection: &mut Connection) {
-    let sha: String = cmd("SCRIPT").arg("LOAD").arg(LUA).query(connection).expect("SCRIPT LOAD");
+/// A way to call the script: its name, the beginning of the command, and what commandstats books it under.
+type Way = (&'static str, String, &'static str);
+
+/// Loads the token bucket that most teams write, as a cached script and, where there are any, as a function.
+fn load_lua(connection: &mut Connection) -> Vec<Way> {
+    let sha: String = cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query(connection).expect("SCRIPT LOAD");
     let mut ways = vec![("Lua by EVALSHA", format!("EVALSHA {sha}"), "evalsha")];
     if server_knows(connection, "fcall") {
         let library = format!(
-            "#!lua name=rival\nredis.register_function('token_bucket', function(KEYS, ARGV)\n{LUA}\nend)\n"
+            "#!lua name=rival\nredis.register_function('token_bucket', function(KEYS, ARGV)\n{SCRIPT}\nend)\n"
         );
         let _: Value = cmd("FUNCTION").arg("LOAD").arg(library).query(connection).expect("FUNCTION LOAD");
         ways.push(("Lua by FCALL", "FCALL token_bucket".to_owned(), "fcall"));
     }
+    ways
+}
+
+fn lua(all: &mut List, ways: &[Way]) {
     for (name, call, booked) in ways {
         // The script wants the rate in tokens per ms.
         let line = |cost: &str| format!("{call} 1 {{key}} {CAPACITY} 10 {{now}} {cost}");
