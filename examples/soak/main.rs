@@ -10,7 +10,7 @@
 //! - `ledger`: on buckets that one client charges and gives, each operation is applied once, and what a kill
 //!   lost is counted exactly;
 //! - `replies`: replies are in range, and denials are kept, to the millisecond;
-//! - and at the end master and replica have the same fields.
+//! - and at the end master and replica have the same fields and expiries.
 //!
 //! The report goes to the terminal and to target/soak/report.md, the failovers and calls to
 //! target/soak/history.jsonl. A violation ends it with 1.
