@@ -5,9 +5,10 @@
 use std::collections::HashSet;
 use std::num::NonZero;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use arrayvec::ArrayVec;
-use redis_token_bucket_core::{Limit, Rate, Tokens};
+use redis_token_bucket_core::{Limit, MAX_NUMBER_LEN, Rate, Tokens};
 
 use crate::server::{Call, Error};
 
@@ -154,11 +155,16 @@ impl HotRequest {
 
 /// Reads digits alone, with a value in `range`.
 pub(crate) fn whole_number(text: &[u8], range: RangeInclusive<u16>) -> Option<u16> {
-    if !text.iter().all(u8::is_ascii_digit) {
+    let number = parse_integer(text)?;
+    (!text.starts_with(b"+") && range.contains(&number)).then_some(number)
+}
+
+/// Reads digits with an optional sign, as redis-cell does; of no more bytes than the core reads of a number.
+fn parse_integer<N: FromStr>(text: &[u8]) -> Option<N> {
+    if text.len() > MAX_NUMBER_LEN {
         return None;
     }
-    let number = str::from_utf8(text).ok()?.parse().ok()?;
-    range.contains(&number).then_some(number)
+    str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// What redis-cell's command asks of one bucket, in its own terms.
@@ -174,7 +180,7 @@ impl Throttle {
     /// Reads `key max_burst count period [quantity]`; the quantity is 1 when left out.
     pub(crate) fn read(call: &Call<'_>) -> Result<Throttle, Error> {
         call.check_arity(5..=6)?;
-        let integer = |index: usize| call.arg(index).and_then(parse_integer);
+        let integer = |index: usize| call.arg(index).and_then(parse_integer::<i64>);
         // The burst comes on top of one request that is always there: -1 is a closed bucket.
         let capacity = integer(2)
             .and_then(|burst| u64::try_from(burst.checked_add(1)?).ok())
@@ -190,11 +196,6 @@ impl Throttle {
         let limit = Limit::new(capacity, Rate::per_seconds(count, period)).map_err(|_| FILL)?;
         Ok(Throttle { key: 1, limit, quantity })
     }
-}
-
-/// Reads what redis-cell reads: digits with an optional sign, of 64 bits.
-fn parse_integer(text: &[u8]) -> Option<i64> {
-    str::from_utf8(text).ok()?.parse().ok()
 }
 
 fn above_0(value: i64) -> Option<NonZero<u64>> {
