@@ -1,7 +1,7 @@
 //! Three nodes: keys are routed by argument 1.
 
 use harness::redis::cmd;
-use harness::{Ask, Cluster, Vendor, server_version, wait};
+use harness::{Ask, Cluster};
 
 /// redis-cell#30
 #[test]
@@ -24,29 +24,4 @@ fn the_wrong_node_answers_moved_and_a_client_finds_the_right_one() {
         let reply: [i64; 4] = cmd("RL.TAKE").arg(&[&key, "5", "1/h"]).query(&mut client).unwrap();
         assert_eq!(reply[..2], [1, 3], "the client's call must be the second on {key}");
     }
-}
-
-/// Valkey 9 moves slots with CLUSTER MIGRATESLOTS, unless a module that is loaded does not declare that it can bear it.
-#[test]
-fn valkey_migrates_a_slot_with_its_buckets() {
-    let version = server_version();
-    if version.vendor != Vendor::Valkey || version.number.0 < 9 {
-        return;
-    }
-    let cluster = Cluster::start(3, 0);
-    let key = "{acme}:rl:_tenant:0";
-    let slot = cluster.slot_of(key);
-    let source = cluster.master_of_slot(slot);
-    let target = cluster.nodes().iter().find(|node| node.port() != source.port()).expect("another node");
-    source.connection().ask::<[i64; 4]>(&format!("RL.TAKE {key} 5 1/h 2"));
-
-    let id: String = target.connection().ask("CLUSTER MYID");
-    source.connection().ask::<()>(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {id}"));
-    let reply = wait::until(wait::PATIENCE, "the slot to arrive", || {
-        target
-            .connection()
-            .try_ask::<[i64; 4]>(&format!("RL.TAKE {key} 5 1/h 1"))
-            .map_err(|error| error.to_string())
-    });
-    assert_eq!(reply[..2], [1, 2], "the bucket must have come along");
 }

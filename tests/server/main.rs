@@ -19,6 +19,7 @@ mod redis_cell;
 mod replication;
 mod security;
 mod settle;
+mod slots;
 mod state;
 mod takeall;
 mod takeover;
