@@ -31,10 +31,10 @@ test-clients: ## Test the Python and the Node helper (what they need goes into t
 	clients/python/test.sh
 	clients/node/test.sh
 
-test-matrix: servers ## Run the server tests on every supported server (or on SERVERS="redis-6.2.14 ...")
+test-matrix: servers ## Run server and fault tests on every supported server (or on SERVERS="redis-6.2.14 ...")
 	@scripts/matrix
 
-test-faults: servers ## Test crashes, full disks and memory, set clocks, files of other servers (SERVERS=... as above)
+test-faults: servers ## Run all fault tests, with set clocks and files of other servers (SERVERS=... as above)
 	@scripts/setup faults
 	cargo test --locked --test faults -- --include-ignored --nocapture
 
