@@ -151,6 +151,7 @@ fn check_never_late(history: &History, position: usize, bucket: &Bucket) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::{Kind, Part};
     use crate::made_up::{bucket, grant, kill};
 
     fn take(start: u64, cost: u64, reply: Reply) -> Call {
@@ -180,6 +181,27 @@ mod tests {
         ] {
             let history = History::new(vec![take(0, cost, reply)], Vec::new());
             assert_eq!(check_ranges(&history, &[bucket(5, 10)]).is_ok(), holds, "cost {cost}: {reply:?}");
+        }
+    }
+
+    #[test]
+    fn a_stack_is_denied_by_a_bucket_that_has_too_few_and_takes_from_none_then() {
+        // 1 of each of two buckets of 5 that give 10 a second.
+        let (full, empty, taken) = ([1, 5, 0, 0], [0, 0, 100, 500], [1, 4, 0, 100]);
+        for (outcome, replies, holds) in [
+            (Outcome::Allowed, [taken, taken], true),
+            (Outcome::Denied, [full, empty], true),
+            (Outcome::Denied, [taken, empty], true),
+            (Outcome::Allowed, [taken, full], false),
+            (Outcome::Allowed, [taken, empty], false),
+            (Outcome::Denied, [taken, taken], false),
+        ] {
+            let part = |(bucket, reply)| Part { bucket, cost: 1, reply: Some(reply) };
+            let parts = replies.into_iter().enumerate().map(part).collect();
+            let call = Call { kind: Kind::TakeAll, outcome: outcome.clone(), parts, ..grant(0, 100, 1) };
+            let verdict =
+                check_ranges(&History::new(vec![call], Vec::new()), &[bucket(5, 10), bucket(5, 10)]);
+            assert_eq!(verdict.is_ok(), holds, "{outcome:?} {replies:?}: {verdict:?}");
         }
     }
 
