@@ -23,7 +23,8 @@ const MAX_NANOS_PER_MICRO: u128 = crate::MAX_TOKENS as u128 * 1_000_000_000;
 /// R(t) = ⌊t · nanos / micros⌋ nanotokens. Rounding down each span by itself would lose up to a nanotoken per call, a
 /// million a second on a busy bucket; differences of R telescope, so however a span is cut, its pieces add up to the
 /// whole, and a balance never strays a full nanotoken from the exact rational one. Nothing besides the two stored fields
-/// has to be remembered for that.
+/// has to be remembered for that. Where the sum does not telescope, because another rate goes on from a balance or because
+/// now was put in place of an impossible time, the balance may stray by one nanotoken more.
 ///
 /// Invariant: `micros` is 1, or `nanos` fits 64 bits. (So products with a balance are exact in `mul_add_div`.)
 #[derive(Clone, Copy, Debug)]

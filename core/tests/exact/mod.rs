@@ -86,7 +86,7 @@ pub(crate) struct Step {
 }
 
 /// Runs the script on both; every answer must be the exact one, or differ by less than `slack` nanotokens. A change of rate
-/// starts a new grid, and may add a nanotoken.
+/// starts a new grid, and may add a nanotoken; so does a time that is replaced, as the same grid goes on from elsewhere.
 pub(crate) fn compare(first: (Tokens, String, BigRational), script: Vec<Step>) -> Result<(), String> {
     let (mut capacity, mut text, mut rate) = first;
     let mut slack_nanos = 1;
@@ -98,12 +98,13 @@ pub(crate) fn compare(first: (Tokens, String, BigRational), script: Vec<Step>) -
             (capacity, text, rate) = new;
             slack_nanos += 1;
         }
-        let slack = ratio(slack_nanos, 1_000_000_000);
         now = now.saturating_add_signed(wait);
         let limit = Limit::new(capacity, Rate::parse(text.as_bytes()).unwrap()).unwrap();
 
         let level = limit.level(stored, now);
         let exact_level = oracle.level(&exact(capacity), &rate, now);
+        slack_nanos += i128::from(exact_level.repaired);
+        let slack = ratio(slack_nanos, 1_000_000_000);
         let spare = &exact_level.balance - exact(cost);
         // What is left by each, the outcome to be told and the cost it is about, and what to store of it.
         let (decision, asked, left, after) = match operation {
