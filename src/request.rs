@@ -13,6 +13,7 @@ use redis_token_bucket_core::{Limit, MAX_NUMBER_LEN, Rate, Tokens};
 use crate::server::{Call, Error};
 
 // The largest number is redis_token_bucket_core::MAX_TOKENS, the longest time FILL_LIMIT_MICROS.
+const KEY: Error = Error::Message(c"ERR key must be at most 1048576 bytes");
 const CAPACITY: Error = Error::Message(c"ERR capacity must be a number from 0 to 9007199254740991");
 const COST: Error = Error::Message(c"ERR cost must be a number from 0 to 9007199254740991");
 const RATE: Error =
@@ -32,6 +33,10 @@ const QUANTITY: Error = Error::Message(c"ERR quantity must be an integer");
 
 /// Most buckets in one RL.TAKEALL. Enough for any stack of limits, and few enough to keep all on the stack.
 pub(crate) const MAX_BUCKETS: usize = 64;
+
+/// The longest key, in bytes. No limit needs one of more than a few hundred, and with 512 MB, which a server takes, an allowed
+/// take of a new bucket kept it busy for two seconds.
+const MAX_KEY_LEN: usize = 1 << 20;
 
 /// Arguments of one bucket: `key capacity rate cost`.
 const BUCKET_ARGUMENTS: usize = 4;
@@ -82,6 +87,7 @@ impl Request {
     }
 
     fn read(call: &Call<'_>, key: usize, refusal: Error) -> Result<Request, Error> {
+        check_key(call, key)?;
         let arg = |offset: usize| call.arg(key.saturating_add(offset));
         let capacity = arg(1).and_then(Tokens::parse).ok_or(CAPACITY)?;
         let rate = arg(2).and_then(Rate::parse).ok_or(RATE)?;
@@ -94,13 +100,17 @@ impl Request {
     }
 }
 
+fn check_key(call: &Call<'_>, index: usize) -> Result<(), Error> {
+    if call.arg(index).is_some_and(|key| key.len() > MAX_KEY_LEN) { Err(KEY) } else { Ok(()) }
+}
+
 /// The longest key that is compared with each other one.
 const SHORT_KEY: usize = 1024;
 
 /// Whether a key is there twice.
 ///
 /// Usual keys are compared pair by pair, which is faster than any hash of a few. Long ones may have nearly all of their bytes
-/// in common: the pairs of 64 keys of 16 MB would take seconds, so each is hashed once.
+/// in common: the pairs of 64 keys of a megabyte would take a good part of a second, so each is hashed once.
 fn has_twice(keys: &[&[u8]]) -> bool {
     if keys.iter().any(|key| key.len() > SHORT_KEY) {
         let mut seen = HashSet::new();
@@ -180,6 +190,7 @@ impl Throttle {
     /// Reads `key max_burst count period [quantity]`; the quantity is 1 when left out.
     pub(crate) fn read(call: &Call<'_>) -> Result<Throttle, Error> {
         call.check_arity(5..=6)?;
+        check_key(call, 1)?;
         let integer = |index: usize| call.arg(index).and_then(parse_integer::<i64>);
         // The burst comes on top of one request that is always there: -1 is a closed bucket.
         let capacity = integer(2)

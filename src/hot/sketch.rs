@@ -16,7 +16,7 @@
 //! A key is known by a hash and shown by its first [`KEY_BYTES`]: memory depends on no client. The hash is seeded at random, so
 //! that keys cannot be made to share a counter; foldhash takes a fraction of SipHash's time. Two keys with all 64 bits in
 //! common would be counted as one, which happens to one key in 10^16. It is of the whole key up to twice [`END_BYTES`]; of a
-//! longer one it is of both ends and the length, for a key may have 512 MB, and to read them all again would take half as
+//! longer one it is of both ends and the length, for a key may have a megabyte, and to read it all again would take half as
 //! long as the command that is counted. The index is a chained hash table: unlike open addressing it needs no cleaning after
 //! removals, of which there is one for each new key.
 

@@ -14,6 +14,7 @@ pub(crate) fn now_micros() -> u64 {
 
 /// The errors of the module, and the server's that can come before.
 const ERRORS: &[&str] = &[
+    "ERR key must be at most 1048576 bytes",
     "ERR capacity must be a number from 0 to 9007199254740991",
     "ERR cost must be a number from 0 to 9007199254740991",
     "ERR amount must be a number from 0 to 9007199254740991",

@@ -143,6 +143,29 @@ fn arguments_of_half_a_gigabyte_are_refused_without_being_read() {
 }
 
 #[test]
+fn a_key_of_more_than_a_mebibyte_is_refused_at_once_and_a_shorter_one_is_not() {
+    let mut bench = bench();
+    for (command, arguments, _) in CALLS.iter().filter(|(_, arguments, _)| arguments.contains('K')) {
+        let mut call = |key: &[u8]| {
+            let words: Vec<&[u8]> =
+                arguments.split(' ').map(|word| if word == "K" { key } else { word.as_bytes() }).collect();
+            cmd(command).arg(&words).query::<Value>(&mut bench.connection)
+        };
+        call(&vec![b'k'; 1 << 20]).unwrap_or_else(|error| panic!("{command}: {error}"));
+        let error = call(&vec![b'k'; (1 << 20) + 1]).expect_err(command).to_string();
+        assert!(error.contains("key must be at most 1048576 bytes"), "{command}: {error}");
+    }
+    bench.connection.ask::<()>("FLUSHALL");
+    bench.connection.ask::<()>("CONFIG RESETSTAT");
+    let huge = vec![b'k'; 512 << 20];
+    let reply = cmd("RL.TAKE").arg(&huge).arg(&["5", "1/h"]).query::<Value>(&mut bench.connection);
+    reply.expect_err("a key of 512 MB was taken");
+    let millis = millis_of(&mut bench, "rl.take");
+    assert!(millis < 100, "worked {millis} ms on a key of 512 MB");
+    assert!(bench.everything().is_empty());
+}
+
+#[test]
 fn a_stack_of_a_million_arguments_is_refused_at_the_65th_bucket() {
     let mut bench = bench();
     for count in [1_000_000, 1_000_001] {
