@@ -31,22 +31,31 @@ fn take_until_full(connection: &mut Connection) -> (u32, String) {
 
 #[test]
 fn takes_are_refused_while_the_disk_is_full_and_all_that_were_answered_are_there_later() {
-    let mut server = with_room_for_100_kb("no");
-    let mut connection = server.connection();
-    let (taken, error) = take_until_full(&mut connection);
-    assert!(error.contains("AOF"), "{error}");
-    let peek: [i64; 4] = connection.ask("RL.PEEK k 1000000 1/m 0");
-    assert_eq!(peek[0], 1, "PEEK writes nothing and goes on");
-    assert_eq!(missing(&mut connection, "k"), taken, "what was refused changed nothing");
+    for appendfsync in ["no", "everysec"] {
+        let mut server = with_room_for_100_kb(appendfsync);
+        let mut connection = server.connection();
+        let (taken, error) = take_until_full(&mut connection);
+        assert!(error.contains("AOF"), "{appendfsync}: {error}");
+        let peek: [i64; 4] = connection.ask("RL.PEEK k 1000000 1/m 0");
+        assert_eq!(peek[0], 1, "{appendfsync}: PEEK writes nothing and goes on");
+        assert_eq!(missing(&mut connection, "k"), taken, "{appendfsync}: what was refused changed nothing");
 
-    let pid = server.pid().to_string();
-    let lifted = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:unlimited"]).status();
-    assert!(lifted.is_ok_and(|status| status.success()), "prlimit failed");
-    wait::until(wait::PATIENCE, "takes after there is room", || take(&mut connection, "k"));
-    take_times(&mut connection, "k", 10);
-    server.kill();
-    server.start_again();
-    assert_eq!(missing(&mut server.connection(), "k"), taken + 11);
+        let pid = server.pid().to_string();
+        let lifted = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:unlimited"]).status();
+        assert!(lifted.is_ok_and(|status| status.success()), "prlimit failed");
+        wait::until(wait::PATIENCE, "takes after there is room", || take(&mut connection, "k"));
+        take_times(&mut connection, "k", 10);
+        // Which everysec may put off.
+        wait::until(wait::PATIENCE, "all to be written", || {
+            match server.info("persistence", "aof_buffer_length").as_str() {
+                "0" => Ok(()),
+                length => Err(format!("{length} bytes are not")),
+            }
+        });
+        server.kill();
+        server.start_again();
+        assert_eq!(missing(&mut server.connection(), "k"), taken + 11, "{appendfsync}");
+    }
 }
 
 /// The server answers the take that no longer fits, since it finds out afterwards; with `always` it ends itself instead. (With
